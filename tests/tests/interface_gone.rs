@@ -1,4 +1,4 @@
-//! An interface that is deleted under a running daemon.
+//! An interface that is deleted under a running daemon, or an address of it.
 
 use std::time::Duration;
 
@@ -34,4 +34,43 @@ fn a_daemon_whose_interface_is_deleted_says_so_and_ends_in_order() {
     pair.daemon_b.assert_alive();
     let _ = pair.daemon_a.stop();
     let _ = pair.daemon_b.stop();
+}
+
+#[test]
+fn connections_from_an_address_that_is_taken_away_end_and_others_go_on() {
+    let pair = Pair::new("address-gone");
+    let [v4, v6] = [Family::V4, Family::V6].map(|family| pair.b.address(family, PORT));
+    let own = pair.a.address(Family::V4, 0).ip();
+    let address = |word: &str| {
+        let own = format!("{own}/24");
+        pair.a
+            .namespace
+            .ip(&["address", word, &own, "dev", INTERFACE]);
+    };
+    let _servers = [v4, v6].map(|at| tool::server(&pair.daemon_b, "rnic-perf", at, &[]));
+    let start = |at| tool::client(&pair.daemon_a, "rnic-perf", at, &["--duration", "20"]).spawn();
+    let (client, mut other) = (start(v4), start(v6));
+    let mut client = client;
+    std::thread::sleep(Duration::from_secs(1));
+    // Changed, as a client of DHCP does it: nothing ends.
+    address("del");
+    std::thread::sleep(Duration::from_millis(500));
+    address("add");
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(client.running(), "{}", client.stderr());
+
+    address("del");
+    let told = format!("{own} was taken away from interface {INTERFACE}");
+    wait::until(
+        "the daemon names the address",
+        Duration::from_secs(30),
+        || pair.daemon_a.log().contains(&told).then_some(()),
+    );
+    let error = client.finish(Duration::from_secs(10)).failure();
+    assert!(error.contains(&own.to_string()), "{error}");
+    assert!(other.running(), "{}", other.stderr());
+    address("add");
+    let ping = tool::client(&pair.daemon_a, "rnic-perf", v4, &["--bytes", "1M"]);
+    let _ = ping.run().success();
+    let _ = other.finish(Duration::from_secs(60)).success();
 }

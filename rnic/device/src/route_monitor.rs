@@ -10,13 +10,14 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic_engine::command::{Answer, Command, PathInUse};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::DeviceError;
 use crate::core::Core;
+use crate::host::address::addresses;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
 use crate::vlan::{Lan, Route};
@@ -26,6 +27,10 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// Silent peers that wait to be asked about; of more, those with other connections are asked about
 /// when these fall silent.
 const DOUBTS_MAX: usize = 1024;
+
+mod missing_addresses;
+
+use missing_addresses::MissingAddresses;
 
 /// Peers that don't answer, each with our address.
 #[derive(Debug)]
@@ -118,6 +123,7 @@ impl RouteMonitor {
 }
 
 fn follow(core: &Core, changes: &Changes) {
+    let mut missing = MissingAddresses::default();
     loop {
         let wake = &core.stale_neighbors.wake;
         let mut both = [
@@ -125,7 +131,9 @@ fn follow(core: &Core, changes: &Changes) {
             PollFd::new(changes, PollFlags::IN),
         ];
         // EINTR: a look that finds nothing does no harm.
-        let _ = rustix::event::poll(&mut both, None);
+        let patience = missing.patience(Instant::now());
+        let patience = patience.and_then(|patience| patience.try_into().ok());
+        let _ = rustix::event::poll(&mut both, patience.as_ref());
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
         let Some(silent) = core.stale_neighbors.take() else {
@@ -142,6 +150,36 @@ fn follow(core: &Core, changes: &Changes) {
         if changed {
             look(core, &lans);
         }
+        if changed || !missing.is_empty() {
+            end_of_addresses(core, &lans, &mut missing);
+        }
+    }
+}
+
+/// Ends connections from addresses that the interface has no more.
+fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
+    let Some(netlink) = &core.netlink else { return };
+    let mut present = HashSet::new();
+    for lan in lans {
+        match Interface::find(netlink, &lan.interface.name) {
+            Ok(interface) if interface.index == lan.interface.index => {}
+            // The kernel takes IPv6 addresses from an interface that is down: that is not their end.
+            _ => return,
+        }
+        let Ok(addresses) = addresses(netlink, lan.interface.index) else {
+            return;
+        };
+        present.extend(addresses);
+    }
+    let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
+        return;
+    };
+    let used: HashSet<IpAddr> = paths.iter().map(|path| path.local).collect();
+    for address in missing.update(used.difference(&present).copied(), Instant::now()) {
+        let interface = &core.config.interface;
+        log::warn!("{address} was taken away from interface {interface}: its connections end");
+        // A shard that has stopped has none.
+        let _ = core.execute(Command::AddressGone { address });
     }
 }
 

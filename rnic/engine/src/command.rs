@@ -241,6 +241,12 @@ pub enum Command {
         /// Its name, for people.
         interface: String,
     },
+    /// An address is the interface's no more: connections from it over the interface end with
+    /// [`DisconnectReason::AddressGone`].
+    AddressGone {
+        /// Which.
+        address: IpAddr,
+    },
     /// Some connections, from a cursor on; answered by [`Answer::Connections`].
     LookAtConnections {
         /// 0, or what the last answer said.

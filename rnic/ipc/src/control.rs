@@ -547,4 +547,6 @@ pub enum DisconnectReason {
         /// As above.
         control: u16,
     },
+    /// Its local address was taken away from the interface.
+    AddressGone,
 }

@@ -221,3 +221,20 @@ fn all_connections_of_an_interface_that_is_gone_end_and_say_so() {
     assert_eq!(world.a.shard.levels().connections, 0);
     world.assert_no_frame_lost();
 }
+
+#[test]
+fn connections_from_an_address_that_is_gone_end_and_no_others() {
+    let mut world = World::new(17, Impairment::NONE);
+    let (qp, of_peer) = world.connect();
+    let gone = |address| Command::AddressGone { address };
+    let (own, peer) = (world.a.address, world.b.address);
+    world.a.shard.execute(gone(peer.ip()), world.now).unwrap();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.a.disconnected(qp), None);
+    world.a.shard.execute(gone(own.ip()), world.now).unwrap();
+    world.run_for(Duration::from_secs(1));
+    let [ours, theirs] = [world.a.disconnected(qp), world.b.disconnected(of_peer)];
+    assert_eq!(ours, Some(DisconnectReason::AddressGone));
+    assert_eq!(theirs, Some(DisconnectReason::Reset));
+    world.assert_no_frame_lost();
+}

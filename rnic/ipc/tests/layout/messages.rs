@@ -371,6 +371,7 @@ fn reasons() -> Vec<DisconnectReason> {
         DisconnectReason::ShuttingDown,
         DisconnectReason::InterfaceGone,
         DisconnectReason::PeerFault { control: 0x2002 },
+        DisconnectReason::AddressGone,
     ]
 }
 

@@ -168,6 +168,7 @@ impl Ctl {
             Command::SetPathDefaults(defaults) => dp.set_path_defaults(defaults),
             Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
+            Command::AddressGone { address } => self.address_gone(dp, tx, address),
             Command::LookAtConnections { after } => return Ok(self.look_at_connections(dp, after)),
             Command::LookAtQueuePairs { qps } => return Ok(dp.look_at_queue_pairs(&qps)),
             Command::LookAtStags { stags } => return Ok(dp.look_at_stags(&stags)),

@@ -1,6 +1,8 @@
 //! The life of connections: what TCP tells, what queue pairs ask for, what the clock says, and whom
 //! to tell of the end (RFC 5040 section 6.2, RFC 5044 section 7.2).
 
+use std::net::IpAddr;
+
 use rnic_ipc::control::{DisconnectReason, Event};
 use rnic_ipc::id::{ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
@@ -222,6 +224,26 @@ impl Ctl {
                  RNIC again when it is back"
             );
             self.abort(dp, tx, id, DisconnectReason::InterfaceGone, Some(message));
+        }
+    }
+
+    /// Peers can reach this address no more, or reach another host by it.
+    pub(in crate::shard) fn address_gone<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        address: IpAddr,
+    ) {
+        let interface = 0..dp.interface_ports;
+        let ended = dp
+            .conns
+            .ids_where(|conn| conn.tuple.local.addr == address && interface.contains(&conn.port()));
+        for id in ended {
+            let message = format!(
+                "{address} was taken away from the interface: connect from another address, or when it is \
+                 back"
+            );
+            self.abort(dp, tx, id, DisconnectReason::AddressGone, Some(message));
         }
     }
 
