@@ -1,5 +1,5 @@
-//! A peer's stream of anything, cut anywhere and presented in any order, to a queue pair with
-//! memory, receives and Reads.
+//! Any bytes as a peer's stream, cut anywhere and presented in any order. The queue pair has memory, receives
+//! and Reads.
 #![no_main]
 #![allow(dead_code)]
 
