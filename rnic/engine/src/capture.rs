@@ -1,13 +1,12 @@
-//! A look at every frame that a shard receives or sends. Frames that XDP takes never reach the
-//! kernel's packet sockets, so this is the only place where they can be seen.
+//! A tap on every frame that a shard receives or sends. Frames that XDP takes never reach the kernel's packet
+//! sockets, so this is the only place where they can be seen.
 //!
-//! Captures are a tap, in two places: where a batch of frames comes from a port, before anything
-//! decides on one of them, and where a frame is handed to a port (`Tap`). Nothing else asks whether
-//! there is a capture, so with one the same code handles each segment as without.
+//! There are two taps. One sees each batch of frames that a port received, before any decision about a frame.
+//! The other sees each frame that is handed to a port (`Tap`). Nothing else asks whether a capture is on, so
+//! the same code handles each segment with and without one.
 //!
-//! Without a capture the data path pays a comparison for each batch that is received and each frame
-//! that is sent. A capture must not hold it: what takes frames drops and counts what it has no room
-//! for.
+//! Without a capture the data path pays one comparison for each received batch and one for each sent frame. A
+//! capture must not hold up the data path: a sink that is full drops frames and counts them.
 
 use rnic_ipc::capture::{Direction, Filter};
 use rnic_net::Flow;

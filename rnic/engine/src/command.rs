@@ -1,7 +1,7 @@
 //! What the control side asks of a shard, and what a shard tells it.
 //!
-//! The Privileged Resource Manager has checked every command before it comes here: the shard
-//! trusts names and rights in it, but nothing that a client or a peer can write later.
+//! The Privileged Resource Manager has checked every command before it arrives here. The shard trusts the
+//! names and rights in a command, but nothing that a client or a peer can write later.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -215,8 +215,8 @@ pub enum Command {
         /// The state that it is to be in.
         state: QpState,
     },
-    /// Errors that quote segments which this shard may have sent. Whether it did, and what to
-    /// believe of them, is TCP's to judge: anybody can send them.
+    /// ICMP errors that quote segments which this shard may have sent. Anybody can forge them, so TCP judges
+    /// whether the segment was sent and what to believe.
     IcmpErrors {
         /// What was received, in order; a bounded number.
         reports: Vec<IcmpReport>,

@@ -1,5 +1,5 @@
-//! A connection as the shard sees it: a TCP connection, the way to its peer, what it received, and
-//! which stage of its life it is in (RFC 5044 section 7, RFC 5040 section 6).
+//! A connection as the shard sees it: the TCP connection, the path to the peer, received data that is not
+//! consumed yet, and the phase of its life (RFC 5044 section 7, RFC 5040 section 6).
 
 mod bounce;
 mod early;
@@ -49,7 +49,7 @@ pub(crate) struct Conn {
     pub bytes_out_of_order: u64,
     /// What it is for at present.
     pub phase: Phase,
-    /// When the shard loses patience with this phase.
+    /// When this phase times out.
     pub deadline: Option<Instant>,
     /// We opened it with a Ready-to-Receive indication and may have to repeat that.
     pub unheard: Option<Unheard>,
@@ -65,8 +65,7 @@ pub(crate) struct Conn {
     pub ending: Option<DisconnectReason>,
 }
 
-/// A segment finds what it needs of its connection here in as many cache lines as before, whatever is
-/// added.
+/// The receive path reads a connection's state in five cache lines at most. A new field must fit.
 const _: () = assert!(size_of::<Option<Conn>>() <= 5 * 64);
 
 /// A responder that was not heard since its MPA Reply.
@@ -83,7 +82,7 @@ pub(crate) struct Unheard {
 pub(crate) enum Phase {
     /// Active: the TCP handshake, then our MPA Request is out.
     Requesting {
-        /// For whom.
+        /// The queue pair that connects.
         qp: QpNum,
         /// The start-up so far.
         initiator: Box<Initiator>,

@@ -16,9 +16,9 @@ pub struct ShardCounters {
     pub tcp_malformed: u64,
     /// Segments to an address of a VLAN that came by another, or by none.
     pub wrong_vlan: u64,
-    /// Segments from a link with an address of this host, as no link brings them (RFC 1122 section
-    /// 3.2.1.3, RFC 4291 section 2.5.3), or for a connection of the loopback
-    /// or of an internal link.
+    /// Segments that arrive over a network with a source address of this host, which no network delivers (RFC
+    /// 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Also those for a connection of the loopback or of an
+    /// internal link.
     pub martians: u64,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
@@ -32,8 +32,8 @@ pub struct ShardCounters {
     pub markers_refused: u64,
     /// Passive connections reset because a listener's backlog was full of Requests.
     pub backlog_full: u64,
-    /// Connections reset before their Request was whole, or behind a rejection, for a new one to have
-    /// their place.
+    /// Connections reset to free their place for a new one: before their MPA Request was whole, or after a
+    /// rejection.
     pub backlog_gave_way: u64,
     /// Passive connections reset because the peer's streams ended by invalid STags, again and again.
     pub stag_guesses_paused: u64,
@@ -65,7 +65,7 @@ pub struct ShardCounters {
     pub icmp_errors: u64,
     /// Of these, those that TCP did not believe: no such connection, or no such segment under way.
     pub icmp_ignored: u64,
-    /// Times that the size of a connection's segments changed with what was learnt of its path.
+    /// Times that a connection's segment size changed because its path's MTU was found to differ.
     pub mss_changes: u64,
     /// Times that a connection's frames took another way: other Ethernet addresses, MTU or hop limit.
     pub path_moves: u64,

@@ -178,8 +178,8 @@ impl CqTable {
     }
 }
 
-/// One byte is enough, and a full socket means that one is there already; whoever closed the
-/// other end waits for nothing. So the outcome does not matter.
+/// One byte is enough, and a full socket already holds one. If the other end is closed, nobody waits for the
+/// wake-up. So the result does not matter.
 fn wake(notify: &OwnedFd) {
     let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
     let _ = rustix::net::send(notify, &[1], flags);

@@ -1,7 +1,7 @@
 //! Maps from the numbers that the Privileged Resource Manager gives out.
 //!
-//! The keys are chosen by us, never by a client or a peer, so a fast hash without a secret is
-//! enough: an outsider can ask for any key, but can't put one in.
+//! The keys are chosen by us, never by a client or a peer. A fast hash without a secret is therefore enough:
+//! an outsider can ask for any key, but can't insert one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,10 +9,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map keyed by an object's number.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// A number is its own hash, but for the bits on top, by which the map tells numbers of one place from
-/// one another: those are Fibonacci's. The numbers are given out one after the other, so objects that
-/// are made, and used, one after the other stand beside each other in the map, and no two of them in
-/// one place while it has as many places as there are numbers.
+/// A number is its own hash, except for the top bits, by which the map tells numbers of one bucket apart:
+/// those are a Fibonacci hash. Numbers are given out in sequence, so objects that are made and used in
+/// sequence are neighbours in the map. No two share a bucket while the map has as many buckets as there are
+/// numbers.
 #[derive(Debug, Default)]
 pub struct IdHasher(u32);
 

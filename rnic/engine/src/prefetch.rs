@@ -1,6 +1,6 @@
-//! What is needed soon is fetched into the cache while something else is worked on. Among thousands of
-//! connections the next one's state is in none of a core's own caches, and to wait for each of its
-//! lines in turn takes longer than all that is done with them.
+//! Prefetching: state that is needed soon is fetched into the cache while other work is done. With thousands
+//! of connections the next one's state is in none of a core's own caches. Waiting for each of its cache lines
+//! in turn takes longer than the work on them.
 
 pub(crate) use rnic_xsk::prefetch::fetch_line;
 use rnic_xsk::prefetch::{LINE, fetch_lines};

@@ -1,10 +1,10 @@
-//! A queue pair: work requests become FPDUs, FPDUs become placements and completions (RFC 5040,
-//! RFC 5041, RFC 5044 section 4, RFC 7306).
+//! A queue pair: work requests become FPDUs, FPDUs become placements and completions (RFC 5040, RFC 5041, RFC
+//! 5044 section 4, RFC 7306).
 //!
-//! It knows no socket, no connection and no clock: its owner feeds it the bytes of the stream in
-//! order and asks it for the next FPDU when the connection has room. Memory is touched only through
-//! what [`StagTable`] granted for this very segment. Nothing that a client posts or a
-//! peer sends can make it panic or, after RDMA mode was entered, allocate beyond what is [`QueuePool`].
+//! It knows no socket, no connection and no clock. Its owner feeds it the bytes of the stream in order, and
+//! asks it for the next FPDU when the connection can send. Memory is touched only through what [`StagTable`]
+//! granted for the segment at hand. Nothing that a client posts or a peer sends can make it panic. After RDMA
+//! mode was entered, nothing makes it allocate beyond its [`QueuePool`].
 
 mod atomics;
 mod complete;
@@ -198,8 +198,8 @@ impl Qp {
         self.receive.share(srq, max_sge);
     }
 
-    /// Memory that it will need is laid by, so that its work allocates none. Whoever adds it to a
-    /// shard calls this once.
+    /// Reserves the memory that the queue pair will need, so that its work allocates none. The caller that
+    /// adds it to a shard calls this once.
     pub fn provide(&self, queue_pool: &mut QueuePool) {
         queue_pool.queue_pair_added(self.send.pending.depth());
     }
@@ -214,13 +214,13 @@ impl Qp {
         self.id.client
     }
 
-    /// Its protection domain. Whoever adds the queue pair to a shard tells the shard's
-    /// [`StagTable`] ([`StagTable::stream_added`]), and likewise when it is removed.
+    /// Its protection domain. The caller that adds the queue pair to a shard tells the shard's [`StagTable`]
+    /// ([`StagTable::stream_added`]), and likewise when it removes it.
     pub fn pd(&self) -> PdId {
         self.id.pd
     }
 
-    /// As whom it uses STags.
+    /// The identity by which it uses STags.
     pub fn user(&self) -> User {
         self.id.user()
     }
@@ -314,15 +314,14 @@ impl Qp {
         self.send.would_send()
     }
 
-    /// Takes in the bytes of the stream, in order; gives how many were used, always whole FPDUs.
-    /// The rest is to come again, with more behind it. Once the stream has ended everything is
-    /// used, and dropped (RFC 5041 section 7.1).
+    /// Receives the bytes of the stream, in order. Returns how many were used, always whole FPDUs; the rest
+    /// must be presented again, with more bytes after it. Once the stream has ended, all bytes are used and
+    /// dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
         self.receive_checked(ctx, pieces, &CrcVerified::NONE)
     }
 
-    /// As [`Self::receive`]; what is said to be `verified` and turns out to be an FPDU needs no look at its
-    /// CRC again.
+    /// As [`Self::receive`]. The CRC of an FPDU that `verified` names as verified is not checked again.
     pub(crate) fn receive_checked(
         &mut self,
         ctx: &mut QpContext<'_>,
@@ -427,8 +426,8 @@ impl Qp {
         self.ending.wanted = true;
     }
 
-    /// The peer is waited for: an answer to a Read or an Atomic Operation is missing, or what was
-    /// asked to end can't.
+    /// Whether the queue pair waits for its peer: an answer to a Read or an Atomic Operation is missing, or a
+    /// requested end of the stream can't complete.
     pub fn awaits_peer(&self) -> bool {
         self.state == QpState::Rts && (self.ending.wanted || !self.send.pending.is_empty())
     }
@@ -487,8 +486,8 @@ impl Qp {
         self.fault.take()
     }
 
-    /// The queue pair is taken away: what it was lent goes back, and what [`Self::provide`] laid by is
-    /// not needed. It is of no use any more.
+    /// The queue pair is removed: it returns what it borrowed, and the reserve made by [`Self::provide`] is
+    /// released. It must not be used afterwards.
     pub fn give_back(&mut self, queue_pool: &mut QueuePool) {
         while self.send.pending.pop().is_some() {}
         self.send.pending.settle(&mut queue_pool.pending);

@@ -1,13 +1,13 @@
 //! The memory behind an STag, reached by raw copies and, word by word, by the processor's atomics.
 //!
-//! The application's memory belongs to somebody else: another process, or another part of this one, may
-//! write it at any moment. Each byte is copied once by value, by [`SharedMemory`] or with its checks.
-//! References into it exist only to aligned words, as atomics, for Atomic Operations (RFC 7306), and
-//! nothing here gives out its address.
+//! The application may write its memory at any moment, from another process or another part of this one. So
+//! each byte is copied once by value, by [`SharedMemory`] or by a copy that takes CRC and checksum as well.
+//! References into the memory exist only to aligned words, as atomics, for Atomic Operations (RFC 7306).
+//! Nothing here gives out its address.
 //!
-//! Invariant of the `unsafe` in this module: every copy is checked against the region's bounds and the
-//! memory's before it starts, or is within a `MappedSlice` that was, and the memory stays mapped while the
-//! region holds it, which a slice borrows.
+//! Invariants of the `unsafe` in this module. Every copy is checked against the bounds of the region and of
+//! the memory before it starts, or lies within a `MappedSlice` that was checked. The memory stays mapped
+//! while the region holds it, and a `MappedSlice` borrows the region.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -131,8 +131,8 @@ impl RegionMemory {
         }
     }
 
-    /// Copies bytes of the region into `out`, all of it or nothing; what came of memory that is broken
-    /// is not to be used.
+    /// Copies bytes of the region into `out`, all of it or nothing. After an error the content of `out` must
+    /// not be used.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), RegionError> {
         let at = self.check(offset, out.len())?;
         match self {
@@ -149,9 +149,9 @@ impl RegionMemory {
         }
     }
 
-    /// As [`Self::read`], with `words` among what was copied and the checks of all, taken in the same
-    /// pass where the memory is mapped; `crc` is the CRC of what is before it. Without one nobody asks
-    /// for the checks, and they are those of nothing.
+    /// As [`Self::read`], with `words` between the copied bytes, and returns CRC and checksum of all of them.
+    /// For mapped memory copy and checks are one pass. `crc` is the CRC of the bytes before; when it is None
+    /// no checks are taken, and those of an empty range are returned.
     pub fn read_checked(
         &self,
         offset: u64,
@@ -177,7 +177,7 @@ impl RegionMemory {
         sound(memory).map(|()| checks)
     }
 
-    /// `len` bytes of the region, for whoever reads them piece by piece.
+    /// `len` bytes of the region, to be read piece by piece.
     #[inline]
     pub(crate) fn slice(&self, offset: u64, len: usize) -> Result<MappedSlice<'_>, RegionError> {
         let at = self.check(offset, len)?;
@@ -230,8 +230,8 @@ impl RegionMemory {
         }
     }
 
-    /// Whether an access has found the memory gone. Asked after each copy, and by whoever wants to
-    /// know whose fault it was.
+    /// Whether an access has found the memory gone. Asked after each copy, and when a fault is attributed to
+    /// a client.
     pub fn is_broken(&self) -> bool {
         match self {
             Self::Shared { memory, .. } => memory.is_broken(),
@@ -268,9 +268,9 @@ impl MappedSlice<'_> {
                 return Ok(crc.map_or(NO_CHECKS, |crc| rnic_crc::check(crc, out)));
             }
         };
-        // SAFETY: so many bytes from `offset` on are within the slice, all of which is mapped
-        // (`RegionMemory::slice`), of memory to which references exist only to words, as atomics: `out`
-        // is no part of it.
+        // SAFETY: `out.len()` bytes from `offset` on are within the slice, which is mapped as a whole
+        // (`RegionMemory::slice`). References to that memory exist only to words, as atomics, so `out` is
+        // not part of it.
         let checks = unsafe { copy_from(crc, start.as_ptr().add(offset), out, words) };
         sound(memory).map(|()| checks)
     }
@@ -295,9 +295,9 @@ impl MappedSlice<'_> {
         let mut written = 0;
         bytes.chunks().for_each(|chunk| {
             let count = chunk.len().min(len - written);
-            // SAFETY: `len` bytes from `offset` on are within the slice, all of which is mapped
-            // (`RegionMemory::slice`), and no more of them are written; to that memory references exist
-            // only to words, as atomics, so `chunk` is elsewhere.
+            // SAFETY: `len` bytes from `offset` on are within the slice, which is mapped as a whole
+            // (`RegionMemory::slice`), and at most these are written. References to that memory exist only
+            // to words, as atomics, so `chunk` is not part of it.
             unsafe {
                 let to = start.as_ptr().add(offset + written);
                 std::ptr::copy_nonoverlapping(chunk.as_ptr(), to, count);
@@ -329,8 +329,8 @@ impl std::fmt::Debug for MappedSlice<'_> {
 /// The checks of nothing.
 const NO_CHECKS: Checks = Checks { crc: 0, sum: 0 };
 
-/// Fills `out` with bytes from `from` on and with `words` among them, and gives the checks of all if
-/// somebody asks for them.
+/// Fills `out` with bytes from `from` on, with `words` between them. Returns CRC and checksum of all of it if
+/// `crc` is given.
 ///
 /// # Safety
 ///

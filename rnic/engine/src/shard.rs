@@ -1,15 +1,18 @@
 //! The polled shard loop: one core, its queues, its connections, no locks.
 //!
-//! A shard never blocks and never panics for what a peer or a client does. Its owner calls
-//! [`Shard::poll`] again and again with the time, hands it [`Command`]s, and takes
-//! [`ShardEvent`]s. To sleep: [`Shard::prepare_sleep`]; when it says true, wait for
-//! [`Shard::poll_fds`], the clients' kicks and [`Shard::next_deadline`]; then
-//! [`Shard::wake_up`].
+//! A shard never blocks, and never panics because of a peer or a client. Its owner calls [`Shard::poll`]
+//! again and again with the time, hands it [`Command`]s, and takes [`ShardEvent`]s. To sleep it calls
+//! [`Shard::prepare_sleep`]. When that returns true, it waits for [`Shard::poll_fds`], the clients' kicks and
+//! [`Shard::next_deadline`]; then it calls [`Shard::wake_up`].
 //!
-//! The order of a poll: doorbells, produce, transmit; what the link is done with, timers, refill,
-//! wake-ups; receive, and wake-ups for what that brought. So whoever drives the shard itself sees what
-//! has come with nothing between, what it answers goes out first in the next poll, with the ACK, and
-//! what is to be done besides is done while the peer has the answer.
+//! The order of a poll:
+//!
+//! 1. doorbells, produce, transmit;
+//! 2. frames that the link is done with, timers, refill, wake-ups;
+//! 3. receive, and wake-ups for what was received.
+//!
+//! So an owner that drives the shard in its own thread sees received data at once. Its reply leaves first in
+//! the next poll and carries the ACK. Deferred work is done while the reply is on its way.
 
 mod client_stats;
 mod config;
@@ -101,7 +104,7 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// Whom to tell which flows are known: before the first command.
+    /// Sets the sink that is told which flows are known. Called before the first command.
     pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
         self.dp.conns.tell_flows(flows);
     }
@@ -112,9 +115,9 @@ impl<P: Port> Shard<P> {
         self.poll_by(|| now)
     }
 
-    /// The same by a clock, which is looked at first and behind each batch of frames that came: frames
-    /// would seem to have come before they were there, and a round trip shorter than its path, where
-    /// the thread has worked, or had to wait for its core, since it looked.
+    /// As [`Self::poll`], with a clock, which is read first and after each batch of received frames.
+    /// Otherwise frames would seem to arrive earlier than they did, when the thread has worked or waited for
+    /// its core since the last reading. Measured round trips would then be shorter than the path's.
     pub fn poll_by(&mut self, clock: impl Fn() -> Instant) -> bool {
         self.dp.advance(clock());
         let quiet = self.is_quiet();
@@ -149,7 +152,7 @@ impl<P: Port> Shard<P> {
         worked |= self.tx.take_completed(&mut self.dp) | rested;
         self.to_transmit |= self.ctl.run_timers(&mut self.dp, &mut self.tx);
         self.dp.refill();
-        // Whoever waits for a frame is not to wait for this.
+        // Before the wake-ups: a program that waits for a frame must not wait for these.
         self.tell_news();
         worked
     }
@@ -181,8 +184,8 @@ impl<P: Port> Shard<P> {
             && !self.ctl.has_new_faults()
     }
 
-    /// Until when a shard that has found nothing to do needs to look at nothing that only its own work,
-    /// a command or time changes: as long as it might sleep, if the link has nothing of it.
+    /// How long an idle shard may skip the full poll: until its next deadline, if no frame is left with the
+    /// link.
     fn stays_quiet_until(&mut self) -> Option<Instant> {
         let waits = self.tx.link.count() > 0 || self.tx.link.waiting.is_some() || self.dp.loops();
         let idle = self.tx.is_idle();
@@ -291,7 +294,7 @@ impl<P: Port> Shard<P> {
         &self.dp.counters
     }
 
-    /// Does what was deferred of what was received; says whether there was anything.
+    /// Runs the deferred work of received segments; says whether there was any.
     #[inline]
     fn run_deferred(&mut self) -> bool {
         self.rx

@@ -1,8 +1,7 @@
 //! Objects by the numbers that the Privileged Resource Manager gives out.
 //!
-//! Its tables number their objects from 1 to as many as there may be, so a number is a place: to find an
-//! object takes one look at it, and no hash. Other numbers may be asked for by anybody, and may even be
-//! in use; those are kept elsewhere.
+//! The PRM numbers objects from 1 to their maximum, so a number is an index: a lookup is one array access
+//! without a hash. Commands may name other numbers, and even have them in use; those are kept in a map.
 
 use crate::idmap::IdMap;
 

@@ -1,9 +1,9 @@
-//! Shared receive queues of a shard: receives that several queue pairs of one protection domain
-//! take from, each Send the oldest that is there (the S-RQ of the RDMA verbs for iWARP).
+//! Shared receive queues of a shard: several queue pairs of one protection domain take receives from one
+//! queue, each Send the oldest entry (the S-RQ of the RDMA verbs for iWARP).
 //!
-//! A queue pair has at most one receive of the queue in hand: that of the Send which is coming. So
-//! a peer that stops in the middle of its Sends, or a queue pair that ends, keeps one receive from
-//! the others and no more. A Send that finds none ends its own stream and no other.
+//! A queue pair holds at most one receive of the queue: that of the Send which is arriving. So a peer that
+//! stops in the middle of its Sends, or a queue pair that ends, withholds one receive from the others and no
+//! more. A Send that finds none ends its own stream and no other.
 
 use rnic_ipc::id::{ClientId, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
@@ -138,7 +138,7 @@ impl SrqTable {
 impl Srq {
     /// Looks whether the limit is reached.
     fn watch(&mut self, srq: SrqId, reached: &mut Vec<SrqId>) {
-        // A broken ring is told by whoever pops next.
+        // A broken ring is reported by the next pop.
         if self.limit == 0
             || self
                 .ring

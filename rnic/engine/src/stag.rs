@@ -344,8 +344,8 @@ impl StagTable {
         reach.range(to, len).map(WriteGrant)
     }
 
-    /// The same for several Writes by one STag, one behind the other: what does not hang on the place of one
-    /// is checked once.
+    /// The same for several consecutive Writes by one STag: checks that do not depend on the offset are made
+    /// once.
     #[inline]
     pub(crate) fn remote_write_stag(
         &self,
@@ -396,10 +396,10 @@ impl StagTable {
             .map(WriteGrant)
     }
 
-    /// Takes a peer's rights away on its own request (RFC 5040 section 5.3). An STag that more
-    /// than one stream can use is not a peer's to invalidate (RFC 5040 section 8.1.1, 7): it is when
-    /// it is associated with the peer's stream, or when its protection domain has no other. A window
-    /// of type 1 is never.
+    /// Invalidates an STag on the peer's own request (RFC 5040 section 5.3). A peer may not invalidate an
+    /// STag that more than one stream can use (RFC 5040 section 8.1.1, 7). It may if the STag is associated
+    /// with the peer's stream, or if its protection domain has no other stream. A window of type 1 is never
+    /// invalidated so.
     pub fn invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
         let own = self.valid(stag, user)?.stream() == Some(user.qp);
         if !own && self.streams.get(&user.pd.0) != Some(&1) {

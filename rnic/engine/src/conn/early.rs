@@ -1,9 +1,9 @@
-//! FPDUs that were placed before those ahead of them in the stream had come. Their frames are free
-//! again; what is left of each is what delivering it takes.
+//! FPDUs that were placed before the bytes ahead of them in the stream arrived. Their frames are free again;
+//! only what Delivery needs is kept of each.
 //!
-//! Bounded by the receive window (an FPDU that is placed early takes its bytes of it until it is
-//! delivered, and the smallest is [`FPDU_MIN`] bytes long), by [`PLACED_MAX`], and by the table
-//! that all connections of a shard share.
+//! Three bounds hold: the receive window, [`PLACED_MAX`], and the table that all connections of a shard
+//! share. An FPDU that is placed early takes its bytes of the receive window until it is delivered, and has
+//! at least [`FPDU_MIN`] bytes.
 
 use super::list::{List, Nodes};
 
@@ -24,9 +24,9 @@ const PLACED_MAX: usize = 4096;
 pub(crate) struct Placed {
     /// Its first byte in the stream.
     pub start: u64,
-    /// Behind its last byte.
+    /// The stream offset after its last byte.
     pub end: u64,
-    /// Its DDP Segment's header, and what is behind it.
+    /// Its DDP Segment's header, and the RDMAP header after it.
     pub header: [u8; DDP_HEADER_MAX],
     /// Bytes of its ULPDU.
     pub ulpdu_len: u16,

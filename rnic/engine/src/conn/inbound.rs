@@ -1,11 +1,11 @@
-//! What a connection received and its layer above has not consumed: frames, parked uncopied.
+//! What a connection received and its upper layer has not consumed: frames, parked without a copy.
 //!
-//! Pieces of frames lie sorted by their place in the stream; those before `in_order` are
-//! contiguous. A peer that sends tiny segments could hold a whole frame with each byte, so a
-//! connection that holds too many pieces, or one for which the shard has no frames to spare, copies
-//! into a bounce ring of the receive window's size instead, until the ring has run empty.
+//! Pieces of frames are sorted by stream offset; those before `in_order` are contiguous. A peer that sends
+//! tiny segments could hold a whole frame with each byte. So a connection switches to a bounce ring of the
+//! receive window's size when it holds too many pieces, or when the shard has no frames to spare. It copies
+//! into that ring until the ring has run empty.
 //!
-//! Never holds more than [`PIECES_MAX`] pieces and one window of bytes.
+//! It never holds more than [`PIECES_MAX`] pieces and one window of bytes.
 
 use rnic_xsk::{Frame, Umem};
 
@@ -272,7 +272,7 @@ impl Inbound {
         }
     }
 
-    /// Copies what is held to the bounce ring, and what comes from now on.
+    /// Copies all parked data to the bounce ring; data that arrives from now on is copied too.
     pub fn start_bouncing(&mut self, frames: &mut Frames) {
         self.bounce.start(&mut frames.held.rings, self.window);
         while let Some(piece) = self.pieces.pop_front(&mut frames.held.pieces) {

@@ -118,7 +118,7 @@ impl List {
         index
     }
 
-    /// Puts an element behind the one at `previous`, at the front if that is [`NONE`].
+    /// Inserts an element after the one at `previous`, at the front if that is [`NONE`].
     pub(super) fn insert_behind<T: Copy>(
         &mut self,
         nodes: &mut Nodes<T>,

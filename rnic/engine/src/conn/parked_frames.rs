@@ -57,7 +57,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Behind its last byte.
+    /// The stream offset after its last byte.
     pub(super) fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
@@ -74,7 +74,7 @@ impl Piece {
         (len > 0).then_some(Self { len, ..*self })
     }
 
-    /// What of it lies at `offset` and behind.
+    /// The part of it at `offset` and after.
     pub(super) fn from(&self, offset: u64) -> Option<Self> {
         let cut = offset.saturating_sub(self.offset);
         let len = u64::from(self.len)

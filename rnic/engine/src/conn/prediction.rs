@@ -1,6 +1,5 @@
-//! Header prediction: what a connection's next segment says but for its bytes, if it is as nearly all are.
-//! Such a one is recognised by comparing its headers with those of an earlier one, and only what differs
-//! is read.
+//! Header prediction: the headers that a connection's next segment will have in the common case. A segment is
+//! recognised by comparing its headers with those of an earlier one; only the fields that differ are read.
 
 use rnic_net::{HeaderPrediction, Match, Path, PredictedFields};
 use userspace_tcp::{Ecn, Flags, TcpHeader};
@@ -16,8 +15,8 @@ pub(crate) struct Prediction {
     learnt: Option<Learnt>,
     /// Segments that were parsed since.
     parsed: u8,
-    /// Of the last bytes that were delivered in place, each segment was an FPDU with a CRC: those that
-    /// follow are checked for it in the pass that takes the checksum.
+    /// Each segment of the last bytes delivered in place was an FPDU with a CRC. The CRC of following
+    /// segments is then verified in the same pass as the TCP checksum.
     pub segments_are_fpdus: bool,
 }
 
@@ -72,9 +71,10 @@ impl Prediction {
         self.learnt.as_ref()
     }
 
-    /// A segment was parsed: its headers are learnt when more of them are to be expected, which is when it
-    /// says no more than most do, and it is the first of several, or comes after others, or is as those
-    /// before but for the time of its timestamps, which goes on each millisecond. `headers` gives them.
+    /// A segment was parsed. Its headers are learnt when more like them are to be expected, which takes two
+    /// conditions. First, it says no more than most segments do. Second, it is the first of several, follows
+    /// others of its connection, or differs from those before only in its timestamps, which advance each
+    /// millisecond. `headers` gives the headers.
     pub fn parsed(
         &mut self,
         segment: &Parsed<'_>,

@@ -33,13 +33,13 @@ impl ConnTable {
         }
     }
 
-    /// Whom to tell which flows are known; before the first connection.
+    /// Sets the sink that is told which flows are known. Called before the first connection.
     pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
         self.flows = Some(flows);
     }
 
-    /// The peer of this connection has shown that it has the address that its SYN came from. Before,
-    /// its flow is anybody's who sends a SYN.
+    /// The peer of this connection has shown that it owns the address that its SYN came from. Before that,
+    /// anybody could have forged the SYN, so the flow is not reported as known.
     pub fn established(&mut self, id: ConnId) {
         let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
@@ -85,8 +85,8 @@ impl ConnTable {
         self.slots.get(place)
     }
 
-    /// Adds a connection. What TCP forgot in its slot without a word (half-open connections) comes
-    /// back.
+    /// Adds a connection. TCP drops half-open connections without an event; one that it dropped in the same
+    /// slot is returned.
     pub fn insert(&mut self, mut conn: Conn) -> Option<Conn> {
         let index = conn.id.index();
         if index >= self.slots.len() {

@@ -1,6 +1,7 @@
-//! Atomic Operations (RFC 7306 section 5), as requester and as responder. A responder looks at a
-//! request when it is delivered, and does it when those before it are answered: not before, so that
-//! operations and Reads happen in the order of the requests, and only if it can answer.
+//! Atomic Operations (RFC 7306 section 5), as requester and as responder.
+//!
+//! A responder checks a request at its Delivery, and executes it once the requests before it are answered and
+//! it can answer too. So operations and Reads happen in the order of their requests.
 
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;

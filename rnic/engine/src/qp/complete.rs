@@ -62,8 +62,8 @@ impl Qp {
         let _ = ctx.cqs.push(self.id.recv_cq, &completion, solicited);
     }
 
-    /// The end of all work: nothing of the application's memory is touched any more, and what was
-    /// given to this stream's peer is no later one's.
+    /// The end of all work: nothing of the application's memory is touched any more, and rights given to this
+    /// stream's peer do not pass to a later peer.
     pub(super) fn enter_error(&mut self, ctx: &mut QpContext<'_>) {
         self.state = QpState::Error;
         self.ending.stop();

@@ -1,7 +1,7 @@
-//! Placement out of order (RFC 5041 section 5.3, RFC 5044 section 6): an FPDU that is whole and
-//! whose start a Marker tells is placed when it comes, and delivered when its turn has come.
+//! Placement out of order (RFC 5041 section 5.3, RFC 5044 section 6). A whole FPDU whose start is known from
+//! a Marker is placed when it arrives, and delivered in stream order.
 //!
-//! Nothing here ends a stream: what can't be placed at once waits for its turn and is judged then.
+//! Nothing here ends a stream: data that can't be placed at once is parked, and checked when it is in order.
 
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};

@@ -100,8 +100,8 @@ impl Qp {
         if self.send.in_message == Some(Turn::Work) && self.send.work.is_some() {
             return Some(Next::Work);
         }
-        // Local work is done on the way, no more of it at a time than keeps others waiting for a
-        // moment.
+        // Local work is done on the way, at most a bounded number of requests, so that other connections wait
+        // only briefly.
         for done_before in 0..LOCAL_AT_ONCE {
             if self.send.work.is_none() {
                 self.take_work(ctx);

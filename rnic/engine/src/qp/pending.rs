@@ -1,9 +1,9 @@
-//! Work requests of the send queue that were taken and have not completed yet, in the order of
-//! posting, which is the order in which they complete (RFC 5040 section 5.5, rule 15). Bounded by
-//! the depth of the send queue; their memory is lent while there are any.
+//! Work requests of the send queue that were taken and have not completed yet, in posting order. They
+//! complete in that order (RFC 5040 section 5.5, rule 15). Their number is bounded by the depth of the send
+//! queue; the memory is borrowed from a pool while there are any.
 //!
-//! Behind the first that does not complete with success none does: what was handed to the LLP behind
-//! it is flushed too, because nobody knows what became of it (RFC 5040 section 6.2.1).
+//! After the first request that fails, no later one succeeds. What was handed to the LLP after it is flushed
+//! too, because its outcome is unknown (RFC 5040 section 6.2.1).
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
-//! Memory of queues that are empty most of the time: lent to a queue pair while it has something in
-//! them, so that one at rest holds none. For each queue pair there is one from when it is made, up to
-//! a bound; beyond it memory is allocated when more queues than ever before have something at once,
-//! and used again ever after.
+//! Memory for queues that are empty most of the time. A queue pair borrows it while it has entries, so an
+//! idle one holds none. Up to a bound, memory for each queue pair is allocated when the queue pair is made.
+//! Beyond the bound, memory is allocated when more queues than ever before have entries at once, and is kept
+//! for reuse.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use super::read_response::Response;
 /// The most queues without a user whose memory is kept for the next one.
 const SPARE_MAX: usize = 1024;
 
-/// The most elements that the memory so kept may have room for, all together: long queues whose
-/// client is gone leave no more than that behind (some 25 MB for pending work).
+/// Upper bound for the elements that the pool keeps in total. Clients with long queues leave at most that
+/// much memory (some 25 MB for pending work) after they are gone.
 const SPARE_ELEMENTS_MAX: usize = 1 << 18;
 
 /// Sizes of queues: the powers of two.
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(spares.sizes[0].spare.len(), SPARE_MAX);
     }
 
-    /// A client with many long queues can't leave their memory behind in the daemon.
+    /// A client with many long queues can't make the daemon keep their memory after it is gone.
     #[test]
     fn long_queues_leave_no_more_behind_than_is_allowed() {
         let mut spares = Spares::default();

@@ -1,5 +1,5 @@
-//! RDMA Read Responses (RFC 5040 sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306
-//! section 5.4): the answers to the peer's requests of both kinds, in the order of their delivery.
+//! The answers to the peer's requests, in the order of the requests' Delivery: RDMA Read Responses (RFC 5040
+//! sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306 section 5.4).
 
 use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, Stream, segment};
 use rnic_proto::{Msn, TaggedOffset};
@@ -19,7 +19,7 @@ pub(super) enum Response {
 }
 
 impl Response {
-    /// The peer may send another request of this kind.
+    /// The peer may send another request of the same type.
     pub(super) fn done(&self, stream: &mut Stream) {
         match self {
             Self::Read(_) => stream.read_response_sent(),
@@ -50,8 +50,8 @@ impl ReadResponse {
         self.request.size.saturating_sub(self.sent)
     }
 
-    /// What is left to answer (RFC 5040 section 4.8). The source was checked not to wrap; the
-    /// sink is the peer's business, and wraps as the peer's numbers do.
+    /// The part of the request that is not answered yet (RFC 5040 section 4.8). The source was checked not to
+    /// wrap. The sink is the peer's, and wraps as the peer's offsets do.
     pub(super) fn rest(&self) -> ReadRequest {
         let sent = u64::from(self.sent);
         ReadRequest {

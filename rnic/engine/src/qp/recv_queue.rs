@@ -27,7 +27,7 @@ pub(super) struct ReceiveSide {
     pub markers: Markers,
     /// TCP segments begin with FPDUs.
     pub aligned: bool,
-    /// Where the next FPDU begins, counted from the first byte behind the start-up.
+    /// Where the next FPDU begins, counted from the first byte after the start-up.
     pub at: u64,
     /// The place of the receive that was looked at last, and the Send that it is for.
     seen: Option<(Msn, Place)>,
@@ -115,9 +115,9 @@ impl ReceiveSide {
         matches!(self.source, Receives::Own(_))
     }
 
-    /// Copies the receive to `into` that a Send will consume which is `ahead` messages ahead of the
-    /// next, and leaves it in the queue. False when it is not posted, or can't be looked at: then
-    /// whoever takes it in its turn will tell.
+    /// Copies the receive that will match a Send `ahead` messages after the next one to `into`, and leaves it
+    /// in the queue. False when it is not posted, or can't be read. The error is then reported when the
+    /// receive is taken in order.
     pub(super) fn look_ahead(&mut self, msn: Msn, ahead: u32, into: &mut WorkRequest) -> bool {
         let Receives::Own(ring) = &self.source else {
             return false;

@@ -1,6 +1,6 @@
-//! The segmenter: a message with payload (a Send, an RDMA Write, an RDMA Read Response) becomes FPDUs, one
-//! or as many as it takes (RFC 5041 section 5.2, RFC 5044 section 5). What is true of all of them is found
-//! once: STag, rights, bounds and header. Each is then little more than a header and a copy.
+//! The segmenter: a message with payload (Send, RDMA Write, RDMA Read Response) becomes one or more FPDUs
+//! (RFC 5041 section 5.2, RFC 5044 section 5). STag, rights, bounds and header are found once for the whole
+//! message. Each FPDU is then little more than a header and a copy.
 
 use rnic_crc::Words;
 use rnic_ipc::ring::WorkRequest;
@@ -91,7 +91,7 @@ pub(super) struct Framing {
     pub crc: bool,
     /// Payload is summed as it is copied: for the CRC, or for TCP's checksum.
     pub checks: bool,
-    /// Where the next one begins, counted from the first byte behind the start-up.
+    /// Where the next one begins, counted from the first byte after the start-up.
     pub at: u64,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Segmenter<'a> {
         Ok(())
     }
 
-    /// The same behind an element's end.
+    /// The same at the end of an element.
     #[inline(never)]
     fn find_next(&mut self) -> Result<(), Unreadable> {
         match self.payload {

@@ -1,5 +1,5 @@
-//! What a queue pair has to send: its send queue, what is under way, and the requests of the peer's that
-//! are to be answered. What comes next of it is said by [`message`](super::message).
+//! What a queue pair has to send: its send queue, work in progress, and requests of the peer that are to be
+//! answered. [`message`](super::message) chooses which of it is next.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ pub(super) struct SendSide {
     pub ord: u16,
     /// Markers in what goes.
     pub markers: Markers,
-    /// Where the next FPDU begins, counted from the first byte behind the start-up.
+    /// Where the next FPDU begins, counted from the first byte after the start-up.
     pub at: u64,
     /// Local work may be left that was not done for not taking too long.
     pub more_local: bool,
@@ -133,8 +133,8 @@ impl SendSide {
         }
     }
 
-    /// Nothing is left to send, and nothing that the peer still has to answer. A peer that is
-    /// done answers no Read: then neither Reads nor what is posted behind them holds the end up.
+    /// Nothing is left to send, and the peer owes no answer. A peer that has finished sending answers no
+    /// Read: then neither Reads nor work posted after them delay the end.
     pub(super) fn is_drained(&self, peer_done: bool) -> bool {
         if peer_done && !self.may_send {
             return true;

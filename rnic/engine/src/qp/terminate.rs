@@ -153,8 +153,8 @@ pub(super) fn tagged_error(error: StagError) -> TerminateError {
     }
 }
 
-/// What RDMAP says of a Read Request whose source may not be read (RFC 5040 section 7.2),
-/// and of an Atomic Request whose memory may not be used (RFC 7306 section 8.2).
+/// The RDMAP error for a Read Request whose source may not be read (RFC 5040 section 7.2), or an Atomic
+/// Request whose memory may not be used (RFC 7306 section 8.2).
 pub(super) fn source_error(error: StagError) -> TerminateError {
     match error {
         StagError::Invalid { .. } => RdmapError::InvalidStag,

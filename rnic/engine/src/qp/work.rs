@@ -1,6 +1,6 @@
-//! Work requests of the send queue: taken, checked, and made into segments (RFC 5040 sections 5.1 to
-//! 5.3). What a client posted is checked as a whole when it is taken, and its memory again for each
-//! segment, because the client may take its regions away at any time.
+//! Work requests of the send queue: taken, checked, and made into segments (RFC 5040 sections 5.1 to 5.3). A
+//! work request is checked as a whole when it is taken. Its memory is checked again for each segment, because
+//! the client may deregister its regions at any time.
 
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     /// One RDMA Read Request for each element that has bytes, because a Request names one sink
     /// (RFC 5040 section 4.4); `sent` counts the bytes that were asked for. The element to look at next.
     Read(usize),
-    /// By itself, or behind a Write as a message of its own.
+    /// By itself, or after a Write as a message of its own.
     Immediate,
     Atomic,
     Local,
@@ -87,7 +87,7 @@ impl Qp {
         }
     }
 
-    /// What is told of a work request that is taken now when it completes.
+    /// The record that the completion of a work request taken now is made from.
     #[inline]
     pub(super) fn posted(&self, slot: &WorkSlot, now: Instant) -> Posted {
         Posted {
@@ -171,8 +171,8 @@ impl Qp {
     }
 
     /// Early exit of [`Self::take_work`] and all that follows: the next work request is a message of one
-    /// element and one FPDU, and nothing else is under way. It leaves nothing behind but its completion.
-    /// None, and nothing is taken, where it is not so, there is no room, or anything is wrong.
+    /// element and one FPDU, and nothing else is in progress. Only its completion remains to be done. Returns
+    /// None and takes nothing if a condition is not met, no frame is available, or anything is wrong.
     #[inline(always)]
     pub(super) fn write_single(
         &mut self,

@@ -1,12 +1,12 @@
-//! Memory of a client that is not mapped here, by the client's own descriptor of `/proc/self/mem`.
+//! Memory of a client that is not mapped here, accessed by the client's own descriptor of `/proc/self/mem`.
 //!
-//! The descriptor is pinned to the client's address space: after its exec or death nothing is reached,
-//! and never the memory of whoever has its number then (as process_vm_writev would). It asks for no
-//! privilege and looks at no page protection: it does what the client itself could do by it, and the
-//! STag's rights are all that limits a peer.
+//! The descriptor is pinned to the client's address space. After the client's exec or death it reaches
+//! nothing, and never the memory of a process that reuses the PID (which process_vm_writev would). It needs
+//! no privilege and ignores page protection: it does what the client itself could do with it. The STag's
+//! rights are all that limits a peer.
 //!
-//! An access is a system call, and takes as long as the client's page faults do; who may have that is
-//! for the PRM to say (`remote_regions`). The bytes of an FPDU go in one call.
+//! An access is a system call, and takes as long as the client's page faults do. The PRM decides which client
+//! may have such regions (`remote_regions`). The bytes of an FPDU go in one call.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -106,7 +106,7 @@ impl RemoteMemory {
         address.ok_or(rustix::io::Errno::INVAL)
     }
 
-    /// Less than all, and nothing, are what is not mapped gives, or an address space that is no more.
+    /// A short count, or zero, means that pages are not mapped or that the address space is gone.
     fn judge(&self, done: rustix::io::Result<usize>, wanted: usize) -> Result<(), RegionError> {
         if done == Ok(wanted) {
             return Ok(());

@@ -1,7 +1,11 @@
-//! What is no data path: commands ([`control`]), a connection's start-up and its end ([`startup`],
-//! [`lifecycle`], with [`markers`], [`rtr_retry`], [`peer_timeout`] and [`deadlines`]), bounds for peers
-//! ([`backlog`], [`unowned`], [`guesses`]), memory that is gone ([`memory_fault`]), and what can be looked at
-//! ([`inspect`]).
+//! Everything that is not data path:
+//!
+//! - commands ([`control`]);
+//! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
+//!   [`peer_timeout`] and [`deadlines`]);
+//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]);
+//! - memory that a client took away ([`memory_fault`]);
+//! - snapshots for operators ([`inspect`]).
 
 pub(super) mod backlog;
 pub(super) mod control;

@@ -10,13 +10,14 @@ use super::ctl::Client;
 use super::tx::drr_scheduler::Allowed;
 
 impl<P: Port> Shard<P> {
-    /// Sends what the client has just posted to this queue pair without a doorbell, for who drives the
-    /// shard in the same thread: the next poll, which a doorbell would wait for, has nothing else to do
-    /// before it. That is so as long as nothing of anybody's is under way, or waits. When it says false
-    /// nothing was done, and a doorbell is to be rung: then what is posted until the next poll goes
-    /// together.
+    /// Sends what the client has just posted to this queue pair, without a doorbell, when the caller drives
+    /// the shard in the same thread. It is done only if the shard is idle: no client has data in flight or
+    /// waiting, so the next poll would have nothing else to do first.
     ///
-    /// The clock is looked at as in [`Self::poll_by`].
+    /// When it returns false nothing was done, and the caller rings a doorbell. Work that is posted until the
+    /// next poll then leaves together.
+    ///
+    /// The clock is read as in [`Self::poll_by`].
     pub fn send_at_once(
         &mut self,
         client: ClientId,
@@ -40,9 +41,8 @@ impl<P: Port> Shard<P> {
         true
     }
 
-    /// The connection of this queue pair of the client's, and what it may send, if it has something and
-    /// the shard has nothing else to do: nobody rings or waits for a turn, and all that was sent is
-    /// acknowledged.
+    /// The connection of this queue pair and what it may send. None if it has nothing to send, if another
+    /// connection waits or a doorbell is pending, or if sent data is unacknowledged.
     fn next_alone(&self, client: ClientId, qp: QpNum) -> Option<(ConnId, Allowed)> {
         let quiet = |client: &Client| !client.faulted && client.doorbells.is_empty();
         if !self.ctl.clients.iter().all(quiet) || !self.tx.macroflows.is_idle() {

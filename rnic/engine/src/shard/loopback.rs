@@ -1,12 +1,13 @@
-//! Loopback: connections between addresses of this host. What one end transmits is what the other
-//! receives: the same frame, on loan ([`Frame::lend`]) until whoever receives it frees it, and then its
-//! sender's again, as after any link (`Shard::take_completed`). Nothing is copied, and nothing is
-//! checked that guards against a link's errors: no CRC is agreed on, TCP's checksum over the payload is
-//! neither taken nor looked at.
+//! Loopback: connections between addresses of this host.
 //!
-//! It is one more port of the shard, [`LOOPBACK`], behind those of the links: the same quanta fill it,
-//! the same receive path takes batches from it, as bounded. What comes from a port of a link is never for
-//! a connection of the loopback, nor the other way round ([`super::media`]).
+//! One end receives the very frame that the other transmits, on loan ([`Frame::lend`]). When the receiver
+//! frees it, it returns to its sender, as after any link (`Shard::take_completed`). Nothing is copied.
+//! Nothing guards against link errors: no CRC is agreed on, and TCP's checksum over the payload is neither
+//! computed nor verified.
+//!
+//! The loopback is one more port of the shard, [`LOOPBACK`], after those of the links. The same quanta fill
+//! it, and the same receive path takes bounded batches from it. Segments from a link's port are never for a
+//! connection of the loopback, nor the other way round ([`super::media`]).
 
 use std::collections::VecDeque;
 
@@ -71,7 +72,7 @@ impl Loopback {
     }
 }
 
-/// What is asked of the MPA start-up, or agreed to: over the loopback no CRC.
+/// MPA options as requested or agreed to: no CRC over the loopback.
 pub(super) fn mpa_over(port: usize, mpa: &MpaOptions) -> MpaOptions {
     MpaOptions {
         crc: mpa.crc && port != LOOPBACK,

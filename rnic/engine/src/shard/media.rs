@@ -1,11 +1,11 @@
 //! What a connection's frames go over: the interface, the loopback, or an internal link to another shard of
-//! this process. The path that the device found says which, when the connection begins; what comes over one
-//! of them is never for a connection of another. So nobody on a network is taken for an address of this
+//! this process. The device's path lookup decides when the connection begins. Segments that arrive over one
+//! of these are never for a connection of another. So no host on a network can pass for an address of this
 //! host.
 //!
 //! The ports of internal links are the shard's last ones. They carry frames as an interface does, with
-//! checksums, and with CRCs where these are agreed on. But both ends are this host's: there are no routes
-//! and no neighbours that move, and no VLANs.
+//! checksums, and with CRCs where these are agreed on. But both ends are this host's: there are no routes and
+//! neighbours to follow, and no VLANs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -36,8 +36,8 @@ impl<P: Port> Datapath<P> {
         self.is_of_interface(conn.port())
     }
 
-    /// The address that a connection's peer is known by where it counts who asks too much: all programs of
-    /// this host have one, since each may name any of the host's.
+    /// The address by which limits on a peer's requests are counted. All programs of this host share one,
+    /// since each may use any of the host's addresses.
     pub fn peer_host(&self, conn: &Conn) -> IpAddr {
         match self.goes_over_interface(conn) {
             true => conn.tuple.remote.addr,

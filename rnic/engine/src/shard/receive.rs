@@ -7,9 +7,9 @@ use super::Shard;
 use super::loopback::LOOPBACK;
 use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
 
-/// Batches taken from one port before the next gets its turn: as many as a receive ring has frames.
-/// What a poll leaves in the ring it may find there for ever: a sender produces as much for 64 ACKs
-/// as brings it the next 64, and a ring that has once been full never has room for more than those.
+/// Batches taken from one port before the next port is served: as many as a receive ring has frames. A poll
+/// must empty the ring. A sender produces for 64 ACKs as much as triggers the next 64, so frames that a poll
+/// leaves would stay, and a ring that was full once would never have more than 64 free entries.
 const BATCHES: usize = 8;
 
 /// How often the only queue is asked in a poll that found nothing else to do: together as long as the

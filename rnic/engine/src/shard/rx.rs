@@ -1,10 +1,10 @@
-//! The receive path: frames from the ports, to TCP, and their bytes to whoever they are for.
+//! The receive path: frames from the ports go to TCP, and their bytes to a queue pair or a start-up.
 //!
-//! [`Rx::take`] takes batches of frames. Of each, the segments are classified ([`classify`]); those
-//! of one flow that follow one another go on together ([`gro`]); and TCP and the layer above have them
-//! ([`deliver`]): where they lie when they are in order, kept until their turn when they are not
-//! ([`reorder`]). Consecutive Writes are verified and placed one by one before any of that
-//! ([`bulk_write`]). What a reply need not wait for is done after it ([`deferred`]).
+//! [`Rx::take`] takes batches of frames. Their segments are classified ([`classify`]), and consecutive
+//! segments of one flow are merged ([`gro`]). Then TCP and the upper layer process them ([`deliver`]): in
+//! place when they are in order, otherwise parked ([`reorder`]). Consecutive Writes are verified and placed
+//! one by one before any of that ([`bulk_write`]). Work that a reply need not wait for is done after the
+//! reply ([`deferred`]).
 
 mod bulk_write;
 mod classify;
@@ -58,7 +58,7 @@ impl Rx {
         }
     }
 
-    /// What is left to be done of the last segment.
+    /// The deferred work of the last segment.
     #[inline]
     pub fn deferred(&self) -> &DeferredRx {
         &self.delivery.deferred
@@ -75,7 +75,7 @@ impl Rx {
         self.delivery.deferred.run(dp, tx, ctl)
     }
 
-    /// What was counted of fragments.
+    /// Counters of fragments.
     pub fn fragments(&self) -> &ReassemblyCounters {
         self.classifier.fragments()
     }
@@ -107,7 +107,7 @@ impl Rx {
     pub fn receive_batch<P: Port>(&mut self, context: &mut RxContext<'_, P>) {
         let mut batch = std::mem::take(&mut self.batch);
         if let Some(first) = batch.first() {
-            // Another core wrote it: what is read of it later comes while its headers are looked at.
+            // Another core wrote it: prefetch what is read later while its headers are examined.
             fetch_first::<LINES_AHEAD>(context.dp.frames.umem.bytes(first.first()));
         }
         let mut packets = batch.drain(..);
@@ -144,7 +144,7 @@ impl Rx {
         self.batch = batch;
     }
 
-    /// Puts a packet's segment behind those before it, if it only continues them.
+    /// Appends a packet's segment to those before it, if it only continues them.
     #[inline(never)]
     fn receive_packet<P: Port>(
         &mut self,
@@ -163,8 +163,8 @@ impl Rx {
         }
     }
 
-    /// Puts a segment behind those before it, if it only continues them; else they are passed on, and it
-    /// begins anew.
+    /// Appends a segment to those before it, if it only continues them. Otherwise those are passed on, and it
+    /// begins a new batch.
     #[inline(always)]
     fn merge<P: Port>(
         &mut self,

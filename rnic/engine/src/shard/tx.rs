@@ -1,10 +1,12 @@
-//! The transmit path: what queue pairs have to send becomes segments, and those become frames.
+//! The transmit path: work of queue pairs becomes segments, and those become frames.
 //!
 //! Clients and their connections take turns ([`drr_scheduler`]), within the window of all connections to a
-//! peer ([`macroflow`]). In its turn a connection produces ([`produce`], [`quantum`]) as many segments as
-//! windows, frames and the link allow; one that nobody else competes with has it at once ([`immediate`]).
-//! TCP gives what may leave ([`transmit`]), as bursts behind one header ([`header_cache`]), to the ports
-//! ([`link`]); what its path has become too narrow for goes in [`fragments`].
+//! peer ([`macroflow`]). A connection produces one quantum at a time ([`produce`], [`quantum`]): as many
+//! segments as windows, frames and the link allow. If no other connection has data to send, it produces at
+//! once ([`immediate`]).
+//!
+//! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
+//! ([`link`]). Segments that became too large for their path are sent as [`fragments`].
 
 pub(super) mod drr_scheduler;
 pub(super) mod fragments;

@@ -1,9 +1,9 @@
-//! STags that work of a queue pair makes valid: memory windows of type 1 and 2B, and fast
-//! registration (RFC 5042 section 2.2 knows STags of one stream and of a protection domain). The key
-//! is of the client's choice, but never the one that was valid last.
+//! STags that work of a queue pair makes valid: memory windows of type 1 and 2B, and fast registration. RFC
+//! 5042 section 2.2 knows STags of one stream and of a protection domain. The client chooses the key, but it
+//! must differ from the last valid one.
 //!
-//! Windows and fast regions have no memory of their own: each access finds the region again, so one
-//! that was revoked is not reached through them either.
+//! Windows and fast regions have no memory of their own: each access looks up the region again, so a revoked
+//! region is not reachable through them either.
 
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
@@ -165,7 +165,7 @@ impl StagTable {
             .ok_or(CannotBind::Unfit { stag })
     }
 
-    /// What is bound to a region that is gone gives nothing and is as good as invalidated.
+    /// A window whose region is gone grants nothing and counts as invalidated.
     fn gives_something(&self, entry: &Entry) -> bool {
         entry.state == State::Valid && self.memory(entry).is_some()
     }

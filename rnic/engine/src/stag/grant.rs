@@ -1,4 +1,4 @@
-//! What the [`StagTable`](super::StagTable) gives: leave to copy, for as long as it is not touched again.
+//! What the [`StagTable`](super::StagTable) grants: permission to copy, until the table is used again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,23 +12,23 @@ use crate::region::{MappedSlice, RegionError, RegionMemory};
 /// How often an Atomic Operation is tried in a row against programs that write the same word.
 const ATTEMPTS: u32 = 64;
 
-/// Leave to read a range of one region, until the table is touched again.
+/// Permission to read a range of one region, until the table is used again.
 #[derive(Debug)]
 pub struct ReadGrant<'a>(pub(super) Range<'a>);
 
-/// Leave to write a range of one region, until the table is touched again.
+/// Permission to write a range of one region, until the table is used again.
 #[derive(Debug)]
 pub struct WriteGrant<'a>(pub(super) Range<'a>);
 
-/// Leave to write by one STag for a peer's RDMA Writes, each of which is still to be checked for its place,
-/// until the table is touched again.
+/// Permission to write by one STag for a peer's RDMA Writes, until the table is used again. The offset of
+/// each Write is still to be checked.
 #[derive(Debug)]
 pub(crate) struct WriteStag<'a> {
     reach: Reach<'a>,
     bytes: MappedSlice<'a>,
 }
 
-/// Leave to do one Atomic Operation on a word of one region, until the table is touched again.
+/// Permission for one Atomic Operation on a word of one region, until the table is used again.
 #[derive(Debug)]
 pub struct Target<'a> {
     pub(super) word: &'a AtomicU64,
@@ -143,7 +143,7 @@ impl ReadGrant<'_> {
 }
 
 impl<'a> ReadGrant<'a> {
-    /// All bytes of it, for whoever takes them piece by piece.
+    /// All bytes of it, to be read piece by piece.
     #[inline]
     pub(crate) fn mapped(&self) -> Result<MappedSlice<'a>, RegionError> {
         // No more than a message has.

@@ -1,6 +1,6 @@
-//! Which STags are of which stream (RFC 5040 section 8.1.1, RFC 5041 section 8.2): a list through the
-//! table's entries for each stream, so that a queue pair's end looks at its own STags only, and
-//! nothing is allocated when work changes what is of it.
+//! Which STags belong to which stream (RFC 5040 section 8.1.1, RFC 5041 section 8.2): a list through the
+//! table's entries for each stream. The end of a queue pair then looks only at its own STags, and nothing is
+//! allocated when work changes the list.
 
 use rnic_ipc::id::QpNum;
 

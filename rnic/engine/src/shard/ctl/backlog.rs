@@ -96,7 +96,7 @@ impl Backlog {
         self.asked.extend(asked);
     }
 
-    /// A connection was answered, or is no more.
+    /// A connection was answered, or is gone.
     pub fn leave(&mut self, id: ConnId) {
         if self.take_unasked(id).is_some() {
             return;

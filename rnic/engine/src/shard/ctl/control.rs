@@ -487,8 +487,8 @@ impl<P: Port> Datapath<P> {
     }
 }
 
-/// A queue pair's completions would be lost without a word in a CQ that died (RFC 5040 section
-/// 8.1.1, requirement 10).
+/// A queue pair's completions would be lost without an error in a CQ that is dead (RFC 5040 section 8.1.1,
+/// requirement 10).
 pub(in crate::shard) fn sound_cqs(qp: &Qp, tables: &Tables) -> Result<(), CommandError> {
     match qp.dead_cq(&tables.cqs) {
         None => Ok(()),

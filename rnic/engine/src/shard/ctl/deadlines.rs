@@ -1,5 +1,4 @@
-//! When connections run out of the shard's patience: start-up, answer, close. TCP has timers of
-//! its own.
+//! The shard's own timeouts of connections: start-up, answer, close. TCP has timers of its own.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,10 +1,9 @@
-//! Peers whose streams end by invalid STags (RFC 5040 section 8.1.1): a growing pause before their next
-//! connection to the same client is taken, so that an STag can't be found by trying.
+//! Protection against STag guessing (RFC 5040 section 8.1.1). A peer whose streams end by invalid STags must
+//! pause longer and longer before its next connection to the same client is accepted.
 //!
-//! A program's own mistake costs it nothing: only from the [`FREE`]th stream on that ends so within
-//! [`FORGOTTEN_AFTER`] of the one before are connections from that address to that client reset for a
-//! while. Other clients' STags are in other protection domains, which such a stream does not reach: that
-//! somebody guesses at one client keeps nobody at the same address from another.
+//! A program's own mistake costs it nothing. Connections from an address to a client are reset for a while
+//! only from the [`FREE`]th such stream on, each within [`FORGOTTEN_AFTER`] of the one before. Other clients
+//! are not affected: their STags are in other protection domains, which such a stream does not reach.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// A pair is forgotten when it was quiet for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// What is remembered of peers.
+/// The peers whose streams ended so.
 #[derive(Debug)]
 pub(in crate::shard) struct Guesses {
     peers: HashMap<(IpAddr, ClientId), Peer>,

@@ -1,5 +1,5 @@
-//! What a shard shows of its connections, queue pairs and STags when it is asked: snapshots of a
-//! bounded number, so that nobody's traffic waits for long.
+//! Snapshots of a shard's connections, queue pairs and STags for operators. The number of entries of one
+//! snapshot is bounded, so that traffic is not delayed for long.
 
 use std::net::SocketAddr;
 
@@ -69,7 +69,7 @@ impl Ctl {
         Ok(())
     }
 
-    /// Whose a connection is, when it is somebody's.
+    /// The client that owns a connection, if one does.
     fn owner<P: Port>(&self, dp: &Datapath<P>, conn: &Conn) -> Option<ClientId> {
         match &conn.phase {
             Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {

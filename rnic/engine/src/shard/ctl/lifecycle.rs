@@ -1,5 +1,5 @@
-//! The life of connections: what TCP tells, what queue pairs ask for, what the clock says, and whom
-//! to tell of the end (RFC 5040 section 6.2, RFC 5044 section 7.2).
+//! The life of connections: events of TCP, requests of queue pairs, timeouts, and who is told of the end (RFC
+//! 5040 section 6.2, RFC 5044 section 7.2).
 
 use std::net::IpAddr;
 
@@ -247,7 +247,7 @@ impl Ctl {
         }
     }
 
-    /// TCP says that the connection is no more.
+    /// TCP reports that the connection is gone.
     fn gone<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -260,7 +260,7 @@ impl Ctl {
         dp.take_released();
     }
 
-    /// Tells whoever is concerned that the connection is at its end, and why. Once.
+    /// Tells the owner of the connection that it has ended, and why. Once.
     fn finish<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -355,7 +355,7 @@ impl Ctl {
         }
     }
 
-    /// Drops what is left of a connection that TCP has no more.
+    /// Drops the rest of a connection that TCP no longer has.
     fn forget<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
         let Some(mut conn) = dp.conns.remove(id) else {
             return;

@@ -1,11 +1,12 @@
-//! An initiator that would rather have Markers, and a responder that rejects who asks for them.
+//! An initiator that prefers Markers, and a responder that rejects a request for them.
 //!
-//! A responder has to send Markers to who asks (RFC 5044 section 4.3), but Linux's siw has none: it
-//! answers such a request with a rejection before any application sees it. The RFC has no word for
-//! why a request is rejected, so one without private data is taken for a lack of Markers, and the
-//! queue pair connects once more without; with private data it is an application's. The TCP
-//! connection is of no use to either end by then, so it is reset, and the new one has the same ends:
-//! what the host has reserved for this queue pair stays what it is.
+//! A responder must send Markers when asked (RFC 5044 section 4.3), but Linux's siw has none. It rejects such
+//! a request before any application sees it. A rejection carries no reason. So one without private data is
+//! taken for a lack of Markers, and the queue pair connects once more without; one with private data is the
+//! application's.
+//!
+//! The rejected TCP connection is useless to both ends by then and is reset. The new one has the same
+//! addresses and ports, so that the host's reservation for this queue pair stays valid.
 
 use rnic_ipc::id::QpNum;
 use rnic_proto::mpa::startup::Initiator;
@@ -41,8 +42,8 @@ impl Ctl {
             return;
         };
         tx.link.remember(tuple, path, port);
-        // The reset leaves ahead of the SYN: behind it, the peer would take the SYN for one of the
-        // connection that is over.
+        // The reset leaves before the SYN. After it, the peer would take the SYN for a segment of the old
+        // connection.
         tx.transmit(dp);
         let options = ConnOptions {
             mss: path.mss(tuple.remote.addr),

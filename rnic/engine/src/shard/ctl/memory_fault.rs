@@ -1,6 +1,7 @@
-//! Memory that a client took away although the RNIC has it: whoever accessed it found a fault, which
-//! the process contained ([`rnic_ipc::shm::contain_faults`]), or nothing (remote memory). Here the client is found and blamed. Nothing
-//! of its memory was believed meanwhile: the copy that faulted, and each after it, ended its stream.
+//! Memory that a client took away while the RNIC uses it. The access found a fault, which the process
+//! contained ([`rnic_ipc::shm::contain_faults`]), or nothing (remote memory). Here the client at fault is
+//! found and removed. No data of such memory was used meanwhile: the copy that faulted, and each after it,
+//! ended its stream.
 
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, PdId};

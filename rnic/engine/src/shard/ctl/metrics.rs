@@ -1,4 +1,4 @@
-//! What a shard counts, for who asks.
+//! A shard's counters, for operators.
 
 use rnic_net::ReassemblyCounters;
 use rnic_xsk::Port;

@@ -32,7 +32,7 @@ impl Ctl {
         });
     }
 
-    /// The owners of shared receive queues that fell below their limits hear of it.
+    /// Tells the owners of shared receive queues that fell below their limits.
     pub(in crate::shard) fn tell_srq_limits<P: Port>(&mut self, dp: &mut Datapath<P>) {
         while let Some((client, srq)) = dp.tables.srqs.poll_limit() {
             let event = Event::SrqLimit { srq };

@@ -1,5 +1,5 @@
-//! What is learnt of the paths to the peers while connections use them: ICMP errors, and the segment
-//! size that follows (RFC 1191, RFC 8201, RFC 8899); where the host's routes and neighbours lead.
+//! Changes of the paths to the peers: ICMP errors and the segment size that follows (RFC 1191, RFC 8201, RFC
+//! 8899), and changes of the host's routes and neighbours.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::shard::tx::Tx;
 const MTU_MIN: u32 = 576;
 
 impl Ctl {
-    /// Errors about segments that we sent, or that somebody says we sent.
+    /// ICMP errors about segments that we sent, or that are claimed to be ours.
     pub(in crate::shard) fn icmp_errors<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -67,7 +67,8 @@ impl Ctl {
         Ok(())
     }
 
-    /// The peer is silent: whoever knows of routes and neighbours is to look whether it moved.
+    /// The peer is silent: asks the owner, which follows routes and neighbours, to check whether the peer
+    /// moved.
     pub(in crate::shard) fn doubt_path<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         if let Some(conn) = dp.conns.get(id).filter(|conn| dp.goes_over_interface(conn)) {
             self.events.push_back(ShardEvent::PathDoubtful {

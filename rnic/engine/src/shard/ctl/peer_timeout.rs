@@ -1,10 +1,10 @@
-//! A peer that is waited for and falls silent.
+//! Timeout for a silent peer that owes an answer.
 //!
-//! TCP gives a peer up that acknowledges nothing for the user timeout (RFC 9293 section 3.8.3). It
-//! counts only while something is unacknowledged: a peer that vanishes between its acknowledgment of a
-//! Read Request and its Response, or of our FIN and its own, would be waited for for ever. So the same
-//! time counts here from when it was last heard of, as long as it owes an answer. One that owes none
-//! may be silent as long as it likes; whether it is still there only keep-alive asks (section 3.8.4).
+//! TCP gives up a peer that acknowledges nothing for the user timeout (RFC 9293 section 3.8.3). That timer
+//! runs only while data is unacknowledged. A peer that vanishes between its ACK of a Read Request and its
+//! Response, or between its ACK of our FIN and its own FIN, would be waited for forever. So the same timeout
+//! runs here from the last segment of the peer, as long as the peer owes an answer. A peer that owes none may
+//! be silent; only keep-alive asks whether it is still there (section 3.8.4).
 
 use std::fmt::Write;
 

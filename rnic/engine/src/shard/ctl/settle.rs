@@ -1,7 +1,8 @@
-//! What queue pairs ask for after they were called: that their connection be closed or reset, that their
-//! peer be watched, that a client be taken away.
+//! What queue pairs ask for when they are called: to close or reset their connection, to watch their peer, to
+//! remove a client.
 //!
-//! Whoever calls a queue pair asks it then, or leaves it in [`Datapath::asking`].
+//! The caller of a queue pair handles these requests at once, or leaves the queue pair in
+//! [`Datapath::asking`].
 
 use rnic_ipc::control::{DisconnectReason, RefusalCode};
 use rnic_ipc::id::QpNum;
@@ -67,7 +68,7 @@ impl Ctl {
                 Some(CloseKind::AbortNow) => {
                     self.abort(dp, tx, id, DisconnectReason::LocalError, None);
                 }
-                // A peer whose window stays shut must not keep a Terminate for ever.
+                // A peer whose window stays shut must not hold up a Terminate forever.
                 None if terminating => self.limit_close(dp, id),
                 None if awaits_peer => self.await_peer(dp, id),
                 None => {}
@@ -112,8 +113,8 @@ impl Ctl {
         self.limit_close(dp, id);
     }
 
-    /// Whatever the peer does, this connection's end comes within the close timeout; within the user
-    /// timeout when nothing is heard of it.
+    /// Bounds the time until this connection's end, whatever the peer does: the close timeout, or the user
+    /// timeout if the peer stays silent.
     pub(in crate::shard) fn limit_close<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;

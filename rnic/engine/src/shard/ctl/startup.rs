@@ -21,7 +21,7 @@ use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 
-/// Connection requests of one shard: what is left of their name beside the shard's number.
+/// Connection requests of one shard: the bits of their name beside the shard's number.
 const REQUEST_MASK: u32 = (1 << 24) - 1;
 
 /// The least EMSS, in bytes: an FPDU of the smallest MULPDU.
@@ -72,9 +72,9 @@ impl Ctl {
         self.deliver_startup(dp, tx, id);
     }
 
-    /// Takes over what TCP agreed on at its establishment. False, and the connection is ended, when
-    /// a segment is too small for the smallest FPDU of full size (RFC 5044 section 4.5), or the peer's
-    /// window is: one FPDU is one segment here, never more, and none goes beyond the window.
+    /// Takes over what TCP agreed on at its establishment. One FPDU is one segment here, and none exceeds the
+    /// window. So this ends the connection and returns false when the segment size or the peer's window is
+    /// too small for the smallest full-size FPDU (RFC 5044 section 4.5).
     pub(in crate::shard) fn segments_suit<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -417,8 +417,8 @@ impl Ctl {
         self.let_go(dp, tx, id, sent);
     }
 
-    /// After the last word of a start-up that failed: FIN behind it, or RST if it was not sent.
-    /// Nobody is told.
+    /// After the last message of a failed start-up: sends FIN after it, or RST if the message was not sent.
+    /// No event is raised.
     fn let_go<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -485,7 +485,7 @@ pub(in crate::shard) struct NotSent;
 fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
     let mut outcome = Outcome::NeedMore;
     for slice in slices {
-        // What comes behind a whole frame: the responder finds that itself.
+        // Bytes after a whole frame: the responder detects these itself.
         if let Outcome::Accepted { .. } = outcome {
             let (kind, extra) = (FrameKind::Reply, slice.len());
             return Outcome::Failed {

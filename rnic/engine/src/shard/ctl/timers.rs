@@ -92,7 +92,7 @@ impl Ctl {
         self.abort(dp, tx, id, DisconnectReason::TimedOut, message);
     }
 
-    /// TCP has its own patience with half-open connections, and gives them up without a word.
+    /// TCP has its own timeout for half-open connections, and drops them without an event.
     fn review_half_open<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         if dp.stack.info(id).is_some() {
             self.set_deadline(dp, id, dp.config.startup_timeout);

@@ -1,11 +1,11 @@
-//! Bulk receive of Writes: consecutive segments of a connection whose headers are predicted, the next in
-//! order, each the FPDU of a Write, are verified and placed one after the other, each while its bytes are
-//! still near; and all that does not hang on a single one, TCP's bookkeeping included, is done once for all
-//! of them.
+//! Bulk receive path for consecutive in-order Writes of one connection. Each segment has predicted headers,
+//! is next in order, and is one FPDU of a Write. Each is verified and placed before the next is examined,
+//! while its bytes are in the cache. Work that does not depend on a single segment, such as TCP's
+//! bookkeeping, is done once for all of them.
 //!
-//! What decides is what decides of other segments: header prediction, TCP
-//! ([`userspace_tcp::Stack::in_order`]), the queue pair. What is anything else is left to them: at the first
-//! segment that is not the next in order, or not sound, or no Write that may be placed, it is over.
+//! The same code decides as for other segments: header prediction, TCP ([`userspace_tcp::Stack::in_order`]),
+//! the queue pair. This path stops at the first segment that is out of order, has a bad CRC, or is no Write
+//! that may be placed. That segment takes the general path.
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::Match;
@@ -20,8 +20,8 @@ use crate::prefetch::{fetch_first, fetch_line};
 use crate::qp::{Piece, WriteProgress, is_write};
 use crate::shard::datapath::Datapath;
 
-/// Lines of the next frame that are fetched while one is looked at: its headers, and as many as it takes
-/// until the processor sees by itself that bytes are read in their order.
+/// Cache lines of the next frame that are prefetched while the current one is processed: its headers, and
+/// enough for the hardware prefetcher to detect a sequential read.
 const FETCHED_AHEAD: usize = 3;
 
 /// The payloads of segments that only continue each other, each found sound, and none looked at before it
@@ -29,7 +29,7 @@ const FETCHED_AHEAD: usize = 3;
 struct Verified<'a> {
     /// The bytes of the next one's frame, if there is one that lies in one frame.
     next: Option<&'a [u8]>,
-    /// Those behind it.
+    /// The packets after it.
     packets: std::slice::Iter<'a, Packet>,
     umem: &'a Umem,
     learnt: &'a Learnt,
@@ -91,8 +91,8 @@ fn is_verified(like: &Match, payload: &[u8]) -> bool {
 }
 
 impl Delivery {
-    /// Places the Writes at the front of packets from a port, of which the first is predicted; says how
-    /// many. What is left to be done of them is deferred; nothing else is.
+    /// Places the Writes at the front of packets from a port, of which the first is predicted; returns how
+    /// many. The rest of their processing is deferred; other segments are not touched.
     // By itself its code lies together.
     #[inline(never)]
     pub(super) fn receive_writes<P: Port>(
@@ -167,7 +167,7 @@ impl Delivery {
         run.pieces
     }
 
-    /// The frames of Writes that were placed: that of one alone is freed with what is deferred of it.
+    /// The frames of placed Writes: a single one is freed with its deferred work.
     pub(super) fn defer_writes<P: Port>(
         &mut self,
         context: &mut RxContext<'_, P>,

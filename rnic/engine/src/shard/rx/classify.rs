@@ -1,5 +1,5 @@
-//! What a packet is: predicted by the headers of its connection's last segments, or parsed. Either says
-//! the same.
+//! What a packet is: predicted from the headers of its connection's last segments, or parsed. Both give the
+//! same result.
 
 use std::ops::Range;
 
@@ -25,8 +25,8 @@ pub(super) struct Predicted {
     pub segments_are_fpdus: bool,
 }
 
-/// Whether a predicted segment that is to begin at `seq`, behind one of its connection's with the header
-/// `first`, has nothing to say but its bytes. Predicted headers differ in nothing else.
+/// Whether a predicted segment only continues one of its connection: it begins at `seq`, follows a segment
+/// with the header `first`, and says nothing new except its bytes. Predicted headers differ in nothing else.
 #[inline]
 pub(super) fn only_continues(says: &PredictedFields, first: &TcpHeader, seq: SeqNum) -> bool {
     says.seq == seq && first.is_only_continued(says.ack, says.window, says.flags)
@@ -35,7 +35,7 @@ pub(super) fn only_continues(says: &PredictedFields, first: &TcpHeader, seq: Seq
 /// What tells what packets are.
 #[derive(Debug)]
 pub(super) struct Classifier {
-    /// The connection whose headers were predicted last: most segments come behind others of theirs.
+    /// The connection whose headers were predicted last: most segments follow others of the same connection.
     last: Option<ConnId>,
     /// Packets whose fragments are awaited.
     reassembly: Reassembly,
@@ -50,7 +50,7 @@ impl Classifier {
         }
     }
 
-    /// What was counted of fragments.
+    /// Counters of fragments.
     pub fn fragments(&self) -> &ReassemblyCounters {
         self.reassembly.counters()
     }
@@ -70,8 +70,8 @@ impl Classifier {
         Some(predicted)
     }
 
-    /// Parses a packet; one that is of no use is counted and freed. Of fragments, the packet that they
-    /// complete.
+    /// Parses a packet; an unusable one is counted and freed. For a fragment, gives the packet that it
+    /// completes.
     pub(super) fn parse<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -184,9 +184,8 @@ impl<P: Port> Datapath<P> {
         })
     }
 
-    /// What the headers of a packet's segment say, and where its payload is, counted from the packet's
-    /// beginning: it begins in the first frame. What is of no use is counted here, if it has no reason
-    /// that says more.
+    /// What the headers of a packet's segment say, and the offset of its payload in the packet: it begins in
+    /// the first frame. An unusable packet is counted here, unless another counter is more specific.
     fn parse_headers(
         &mut self,
         packet: &Packet,

@@ -1,6 +1,6 @@
-//! Deferred work of a received segment: its bytes are where they belong before anything else is done that
-//! it brings with it. Whoever waits for them, and the peer that waits for the reply, wait for what decides
-//! whether they may be placed, and for nothing else: the rest is done after the reply, if there is one.
+//! Deferred work of a received segment. Only the checks that decide about placement are done before its
+//! payload is placed. All other work is done after the reply has left, if there is one, so that neither the
+//! application nor the peer waits for it.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 
-/// What is left to be done of the last segment that was received, whose bytes are where they belong: the
-/// acknowledgment that it brought, what its queue pair asks for, and its frame.
+/// Deferred work of the last received segment, whose payload is placed: the acknowledgment that it carried,
+/// what its queue pair asks for, and its frame.
 #[derive(Debug, Default)]
 pub(in super::super) struct DeferredRx {
     ack: Option<DeferredAck>,
@@ -90,8 +90,8 @@ impl DeferredRx {
     ) {
         let late = self.is_late(dp.now);
         if let Some(ack) = self.ack.take() {
-            // Whoever drives the shard may have stayed away since, which is no part of a round trip; or
-            // the poll was interrupted before it found the segment, and all of it is.
+            // The segment may have arrived long before this poll: the owner polled late, or the poll was
+            // interrupted before it found the segment. That delay is no part of a round trip.
             let ack = if late { ack.unmeasured() } else { ack };
             let conn = dp.conns.get(id);
             let consumed = conn.map_or(0, |conn| conn.inbound.consumed_to());

@@ -1,5 +1,5 @@
-//! Segments to TCP, and their bytes to whoever they are for: where they lie when they are in order and a
-//! queue pair takes them, else parked ([`super::reorder`]).
+//! Segments go to TCP, and their bytes to the upper layer: in place when they are in order and a queue pair
+//! takes them, otherwise parked ([`super::reorder`]).
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,8 @@ use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 
-/// How time goes on for a batch that is one frame: not at all, unless somebody asks. Whoever waits for its
-/// bytes does not wait for the clock, and what is measured of it is measured when the rest of it is done,
-/// in the next poll.
+/// The clock during a batch of one frame: read only if a connection asks for it. Delivery does not wait for
+/// the clock, and the segment's RTT is sampled in the next poll, with the deferred work.
 pub(in crate::shard) type LateClock<'a> = Option<&'a dyn Fn() -> Instant>;
 
 /// What a batch of packets is received with.
@@ -97,7 +96,7 @@ impl Delivery {
             };
             let bytes: usize = frags.iter().take(count).map(|frag| frag.len).sum();
             self.deliver_any(context, &head, frags, count);
-            // The segments behind are of one flow without a gap.
+            // The segments after it are of one flow without a gap.
             head.header.seq = head.header.seq.add(bytes as u32);
         }
     }
@@ -187,9 +186,9 @@ impl Delivery {
             }
             None => tx.link.remember(tuple, path, port),
         }
-        // An event may introduce the connection whose bytes came with it (the ACK that completes a
-        // passive open), but the peer's FIN comes after the bytes in its segment: the layer above
-        // is told of it once they are delivered.
+        // The ACK that completes a passive open may carry bytes, so the event that introduces the connection
+        // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is told of it
+        // once they are delivered.
         ctl.handle_open_events(dp, tx);
         match received.conn {
             Some(id) if !received.new.is_empty() => {
@@ -302,8 +301,8 @@ impl<P: Port> Datapath<P> {
 }
 
 impl<P: Port> Datapath<P> {
-    /// Whether a segment is from where its sender must be: those of a connection from what it goes over, and
-    /// none from a link that says that it is from the address that it is for.
+    /// Whether a segment arrived by the right port. A connection's segments must come over its own medium,
+    /// and no segment from a link may have its own destination address as its source.
     fn comes_by_its_port(&self, id: Option<ConnId>, head: &Head) -> bool {
         match id.and_then(|id| self.conns.get(id)) {
             Some(conn) => self.are_of_one_medium(conn.port(), head.port),

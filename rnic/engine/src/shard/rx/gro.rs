@@ -1,8 +1,8 @@
-//! GRO: segments of one flow that come one behind the other in a batch of frames and say nothing
-//! but their bytes. TCP takes them as one when they are the next in order, as it would from an adapter
-//! with large receive offload, so that what a segment costs is paid once for all of them.
+//! GRO: consecutive segments of one flow in a batch of frames that carry nothing new except their bytes. When
+//! they are next in order TCP takes them as one segment, as from an adapter with large receive offload. The
+//! cost of a segment is then paid once for all of them.
 //!
-//! A segment lies in one frame or in several; it makes no difference but for the frags that it takes.
+//! A segment lies in one frame or in several; this only changes the number of frags.
 
 #[cfg(test)]
 mod tests;
@@ -205,8 +205,8 @@ impl Frag {
         bytes.get(self.start..self.start + self.len).unwrap_or(&[])
     }
 
-    /// What of new bytes, of all frags taken together, lies in this frag, which begins `before` bytes
-    /// behind the first: where in its frame, and how many bytes.
+    /// The part of new bytes, counted over all frags together, that lies in this frag. The frag begins
+    /// `before` bytes after the first frag's start. Gives the offset in its frame and the length.
     pub fn part(&self, before: usize, new: &NewRange) -> (usize, usize) {
         let (skip, len) = (new.skip as usize, new.len as usize);
         let from = skip.clamp(before, before + self.len);

@@ -1,5 +1,5 @@
-//! New bytes of a connection that are not delivered where they lie: parked until it is their turn, and of
-//! them what may be placed early.
+//! New bytes of a connection that are not delivered in place: parked until they are in order. Whole FPDUs
+//! among them may be placed early.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) struct Parking {
 
 /// Why a frame was not kept.
 enum NotHeld {
-    /// Its connection is no more.
+    /// Its connection is gone.
     Gone,
     /// A peer sends more than a start-up has.
     StartupOverrun,
@@ -77,7 +77,7 @@ impl Parking {
                 dp.frames.pool.free(frag.frame);
                 continue;
             };
-            // What is behind is not here yet.
+            // The bytes after it are not here yet.
             let here = match before < end {
                 true => last.offset + last.len as u64,
                 false => u64::MAX,
@@ -150,7 +150,7 @@ impl Parking {
     }
 }
 
-/// Gives what is in order to whoever it is for.
+/// Gives in-order data to its consumer.
 fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId) {
     let Some(conn) = dp.conns.get_mut(id) else {
         return;
@@ -177,9 +177,9 @@ fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId
 }
 
 impl<P: Port> Datapath<P> {
-    /// Places FPDUs that are whole although bytes before them are missing, from around `offset` of
-    /// the stream, where a TCP segment of so many bytes begins or does not; true when there may be
-    /// more of them there.
+    /// Places whole FPDUs although bytes before them are missing, beginning near `offset` of the stream.
+    /// `segment` is the length of the TCP segment that begins there, if one does. Returns true when there may
+    /// be more of them.
     fn place_early(&mut self, id: ConnId, offset: u64, segment: Option<usize>) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
             return false;

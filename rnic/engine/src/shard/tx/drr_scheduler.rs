@@ -1,10 +1,10 @@
-//! Whose turn it is to send: each client in its turn, and of a client each of its connections
-//! (deficit round robin, after Shreedhar and Varghese).
+//! Which connection sends next: clients in turn, and within a client its connections in turn (deficit round
+//! robin, after Shreedhar and Varghese).
 //!
-//! Clients that want as much as they can get get the same number of bytes, however many queue
-//! pairs they have and however long their messages are; and of the frames none holds more than it
-//! leaves to the others. Every step takes the same time for one client and for all that there may
-//! be, and allocates nothing: what a client's queue pairs may need is reserved with them.
+//! Clients that want as much as they can get all get the same number of bytes, whatever the number of their
+//! queue pairs and the length of their messages. No client holds more frames than it leaves to the others.
+//! Every step takes constant time, whatever the number of clients, and allocates nothing: a client's memory
+//! is reserved when its queue pairs are made.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(in crate::shard) const SEGMENTS_PER_TURN: usize = 16;
 /// Bytes that a client may send before the next gets its turn.
 const QUANTUM: i64 = 32 << 10;
 
-/// What a connection's turn may be.
+/// The limits of one transmit quantum.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct Allowed {
     /// What its client may still send, in bytes.
@@ -119,14 +119,14 @@ impl DrrScheduler {
         self.activate(client);
     }
 
-    /// Whether nobody waits for a turn behind the connection of this client's whose turn it is.
+    /// Whether no other connection waits for a turn after the current one of this client.
     pub fn is_last(&self, client: ClientId) -> bool {
         let account = self.accounts.get(client.0);
         self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
     }
 
-    /// What [`Self::begin`] and [`Self::next`] would give a connection of the client's that is the only
-    /// one to wait for a turn; none where another waits, or the client has sent beyond its share.
+    /// What [`Self::begin`] and [`Self::next`] would give to the client's connection if it is the only one
+    /// that waits for a turn. None if another waits, or the client has sent beyond its share.
     #[inline]
     pub fn alone(&self, client: ClientId) -> Option<Alone> {
         let account = self.accounts.get(client.0)?;
@@ -173,7 +173,7 @@ impl DrrScheduler {
         Some((id, credit))
     }
 
-    /// The client's connections behind the present one.
+    /// The client's connections after the present one.
     pub fn coming(&self, client: ClientId) -> [Option<ConnId>; 2] {
         let ready = self.accounts.get(client.0).map(|account| &account.ready);
         [0, 1].map(|place| ready.and_then(|ready| ready.get(place).copied()))
@@ -295,7 +295,7 @@ impl DrrScheduler {
     }
 }
 
-/// What is left of a credit when so many bytes were sent.
+/// The credit that remains after sending so many bytes.
 fn spent(credit: i64, bytes: usize) -> i64 {
     credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX))
 }

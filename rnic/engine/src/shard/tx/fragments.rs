@@ -9,9 +9,9 @@ use crate::shard::tx::Tx;
 use crate::shard::tx::link::OversizedPacket;
 
 impl Tx {
-    /// Sends copies of a packet in fragments; in one piece when it is not larger. The frame itself goes
-    /// back to TCP's send queue. When the link is about to have room for all of them, they wait for it,
-    /// and all that TCP has to send behind them.
+    /// Sends copies of a packet in fragments, or in one piece if it fits. The frame itself returns to TCP's
+    /// send queue. When the link is about to have enough space for all fragments, they wait for it, and so
+    /// does all later output of TCP.
     pub(in crate::shard) fn send_fragments<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,

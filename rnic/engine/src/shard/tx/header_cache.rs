@@ -204,7 +204,7 @@ mod tests {
         let first = tuple("198.18.0.2", 1000);
         let mut headers = Headers::of(&first, &head(0), &path).unwrap();
         assert!(headers.are_for(&first, &head(0), &path));
-        // What is behind a router is at the same link address.
+        // A destination beyond a router has the same link address.
         let behind = tuple("198.18.9.2", 1000);
         assert!(!headers.are_for(&behind, &head(1), &path));
         let longer = Path { mtu: 9000, ..path };

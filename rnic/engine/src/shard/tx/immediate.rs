@@ -1,8 +1,7 @@
-//! A message that nothing else goes with: a doorbell alone has its turn at once, and what is posted
-//! while nothing is under way leaves in the call that posts it.
+//! Immediate transmit of a message when nothing else is to be sent. A single doorbell gets its quantum at
+//! once. Work that is posted to an idle shard leaves in the call that posts it.
 //!
-//! It is the turn that the next round would give, and gives what that would give: this decides when,
-//! and never what.
+//! The result is the one that the next round would give: this decides when to send, never what.
 
 use rnic_ipc::id::ClientId;
 use rnic_xsk::Port;
@@ -14,8 +13,8 @@ use crate::shard::tx::drr_scheduler::Allowed;
 use crate::shard::tx::quantum::StopReason;
 
 impl Tx {
-    /// Gives a connection of the client's its turn: at once when nobody else has anything to send, which
-    /// is then what the next round would do; what is left for that round, and all other cases, it does.
+    /// Gives a connection of the client its quantum at once when no other has anything to send, as the next
+    /// round would. That round does what remains, and handles all other cases.
     pub(in crate::shard) fn transmit_immediately<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,

@@ -60,8 +60,8 @@ impl Link {
         }
     }
 
-    /// Segments that the ports and the loopback take now, each of them. A port of no use at present (its
-    /// interface is down) keeps nobody from the others: once its ring is full, what is for it is lost.
+    /// Segments that every port and the loopback can take now. A port whose interface is down does not limit
+    /// the others: once its ring is full, its segments are lost.
     #[inline]
     pub fn room<P: Port>(&self, ports: &mut [P], loopback: &Loopback) -> usize {
         let useful = ports.iter_mut().zip(&self.failing);

@@ -1,15 +1,15 @@
-//! Connections to the same peer are one macroflow (RFC 3124): together they have no more segments
-//! under way than one window allows ([`Window`]), however many they are. Each TCP may send ten
-//! segments before it knows anything of its path, and never less than one; a thousand of them overrun
-//! any receive ring before one has heard of a loss.
+//! Connections to the same peer are one macroflow (RFC 3124). However many they are, together they have no
+//! more segments in flight than one window allows ([`Window`]). Each TCP may send ten segments before it
+//! knows anything of its path, and never less than one. A thousand of them overrun any receive ring before
+//! one learns of a loss.
 //!
-//! Few connections have no need of it: their own windows are enough, and the macroflow's follows
-//! them. A connection that finds its macroflow's window used up waits, and those that wait go on in
-//! turn: each client, and of a client each connection. All is told at the peer's address, so that one
-//! that acknowledges nothing holds up nobody else's.
+//! Few connections don't need it: their own windows are enough, and the macroflow's follows them. A
+//! connection that finds the macroflow's window used up waits. Waiting connections continue in turn: clients
+//! in turn, and within a client its connections. The key is the peer's address, so a peer that acknowledges
+//! nothing delays only connections to itself.
 //!
-//! What a segment costs does not depend on how many connections, peers and clients there are; memory
-//! is asked for when a connection joins.
+//! The cost of a segment does not depend on the number of connections, peers and clients. Memory is allocated
+//! when a connection joins.
 
 mod window;
 
@@ -28,7 +28,7 @@ use window::Window;
 /// (RFC 6928) fit what it would begin with.
 const FEW: usize = 32;
 
-/// Behind so many of its client's that what is kept of a connection that waits is fetched into the cache.
+/// A waiting connection's state is prefetched when so many connections of its client are ahead of it.
 const SOON: usize = 2;
 
 /// All macroflows of a shard.
@@ -320,7 +320,7 @@ impl Macroflows {
         flow
     }
 
-    /// Notes when somebody may go on.
+    /// Notes when a waiting connection may continue.
     fn look(&mut self, flow: usize) {
         if let Some(macroflow) = self.flows.get_mut(flow).and_then(Option::as_mut)
             && !macroflow.open
@@ -349,9 +349,9 @@ impl Party {
         None
     }
 
-    /// One that waited is no member any more; says whether it was the last. To look for it each time
-    /// would take as many steps as connections wait, for each of a thousand that end together: those
-    /// that are gone are taken out when they are more than those that wait.
+    /// A connection that waited is no longer a member; returns whether it was the last. Searching the queue
+    /// each time would cost as many steps as connections wait, for each of a thousand that end together. So
+    /// entries of connections that are gone are removed when they outnumber those that wait.
     fn left(&mut self, members: &[Option<Member>]) -> bool {
         self.gone += 1;
         if 2 * self.gone > self.waiting.len() {
@@ -373,8 +373,8 @@ impl Macroflow {
         self.called == 0 && self.turns.is_empty()
     }
 
-    /// Somebody waits, and may go on: there is room for a whole turn. With less a message would go out
-    /// in pieces, each behind all others that wait, and each to be acknowledged by itself.
+    /// A connection waits and may continue: the window has space for a whole quantum. With less, a message
+    /// would leave in pieces, each after all others that wait, and each acknowledged separately.
     fn has_place(&self) -> bool {
         let turn = SEGMENTS_PER_TURN.min(self.window.size());
         !self.turns.is_empty() && self.room() >= (self.called + 1).saturating_mul(turn)

@@ -1,10 +1,9 @@
-//! Queue pairs produce FPDUs as TCP, the frames, the link and the window of all connections to the
-//! same peer ([`Macroflows`](crate::shard::tx::macroflow::Macroflows)) allow: each client in its turn, and of a
-//! client each connection ([`DrrScheduler`](crate::shard::tx::drr_scheduler::DrrScheduler)).
+//! Queue pairs produce FPDUs as far as TCP, the frames, the link and the window of all connections to the
+//! same peer ([`Macroflows`](crate::shard::tx::macroflow::Macroflows)) allow. Clients take turns, and so do
+//! the connections of a client ([`DrrScheduler`](crate::shard::tx::drr_scheduler::DrrScheduler)).
 //!
-//! What is produced goes out in the same poll. Nothing is produced for a link that is full: in TCP's
-//! queues it would wait in the order of connections, where whoever has more of them has more of the
-//! link.
+//! What is produced leaves in the same poll. Nothing is produced for a full link. In TCP's queues it would
+//! wait in the order of connections, and a client with more connections would get more of the link.
 
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
@@ -23,10 +22,10 @@ const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
 
-/// FPDUs of those that it called, behind which a poll calls no more for a client alone. Else it would
-/// produce as much as is acknowledged while it sends, which is soon all of the window each time: more
-/// frames than a core's own caches hold, where those just acknowledged could be written again. Fewer
-/// would wake the program for few completions at a time.
+/// FPDUs of called connections after which a poll calls no more for a single client. Without this bound it
+/// would produce as much as is acknowledged while it sends, soon the whole window each time. Those frames
+/// would exceed a core's own caches, where frames that were just acknowledged could be reused. A smaller
+/// bound would wake the program for few completions at a time.
 const FPDUS_CALLED: usize = 64;
 
 /// So many doorbells ahead the state of a queue pair is fetched into the cache: each takes less time
@@ -138,8 +137,8 @@ impl Tx {
         self.macroflows.under_way(id, queued, dp.now);
     }
 
-    /// One turn for each client that has something to send, as long as the link takes it, and more of them
-    /// for a client alone; and then for connections that have waited for others to the same peer.
+    /// One quantum for each client that has something to send, as long as the link takes it, and more of them
+    /// for a single client. After that come connections that have waited for others to the same peer.
     pub(in crate::shard) fn produce<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
         self.starved = false;
         if self.is_idle() {
@@ -150,8 +149,8 @@ impl Tx {
             fpdus: 0,
         };
         let mut worked = self.rounds(dp, &mut produced);
-        // Not where there are several clients: others may produce as much in each round, and who waits
-        // would not be called.
+        // Not with several clients: others may produce as much in each round, and waiting connections would
+        // not be called.
         let most = match self.scheduler.is_shared() {
             true => usize::MAX,
             false => produced.fpdus + FPDUS_CALLED,
@@ -259,7 +258,7 @@ impl Tx {
         worked
     }
 
-    /// A connection's turn is over: what it sent completes, and what it holds is counted.
+    /// A transmit quantum is over: completes what was sent, and counts what the connection holds.
     pub(in crate::shard) fn turn_over<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,

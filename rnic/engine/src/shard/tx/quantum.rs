@@ -1,8 +1,8 @@
 //! A transmit quantum: as many segments of a connection as the windows, the link, the frames and its client's
-//! share allow, each with as many FPDUs as fit it.
+//! share allow, each with as many FPDUs as fit.
 //!
-//! What comes next, and in which order, is the queue pair's to say ([`Qp::transmit`]); where it is written,
-//! and whether there is room, is said here, in the same way for all.
+//! The queue pair decides what comes next, and in which order ([`Qp::transmit`]). This module decides where
+//! it is written and whether there is space, in the same way for all.
 
 use rnic_proto::mpa::fpdu::{self, Written};
 use rnic_proto::mpa::marker::Markers;
@@ -24,7 +24,7 @@ const FPDUS_PER_SEGMENT: usize = 64;
 /// Bytes of the shortest FPDU that is ever sent: an RDMA Write without payload.
 const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
-/// How a connection's turn went.
+/// The result of a transmit quantum.
 pub(in crate::shard) struct TxQuantum {
     /// Segments that it sent.
     pub segments: usize,
@@ -35,7 +35,7 @@ pub(in crate::shard) struct TxQuantum {
     pub end: StopReason,
 }
 
-/// Why a connection's turn ended.
+/// Why a transmit quantum ended.
 pub(in crate::shard) enum StopReason {
     /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
     Done,

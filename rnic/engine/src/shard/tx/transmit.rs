@@ -131,8 +131,8 @@ impl Tx {
         worked
     }
 
-    /// Sends the next segment of TCP's, which has one, to a link that has room for it; what may be
-    /// behind it is not looked for.
+    /// Sends TCP's next segment, which exists, to a link that has space for it. Does not look for further
+    /// segments.
     pub(in crate::shard) fn transmit_next<P: Port>(&mut self, dp: &mut Datapath<P>) {
         // Fragments go before all else, and what has no payload needs a frame.
         if self.link.waiting.is_none() && dp.frames.pool.available() > 0 {

@@ -1,8 +1,8 @@
-//! How many segments all connections to one peer may have under way together: congestion control of
-//! a macroflow as if it were one flow (RFC 3124 section 2), in segments, because it is frames of the
-//! peer's receive ring that a crowd overruns.
+//! How many segments all connections to one peer may have in flight together: congestion control of a
+//! macroflow as if it were one flow (RFC 3124 section 2). It counts segments, because many connections
+//! overrun the frames of the peer's receive ring.
 //!
-//! A value without a clock: it is told what was posted, acknowledged and found lost, and when.
+//! It has no clock: it is told what was posted, acknowledged and found lost, and when.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(super) const LEAST: usize = 128;
 const TOLERANCE: usize = 50;
 /// And so many in any case.
 const TOLERATED: usize = 4;
-/// A full round lets the window grow by such a part of how far it is from the size at which there was
-/// loss, or at which it began: little where there may be loss, more beyond (as BIC does, the
-/// forerunner of CUBIC). Losses of a crowd are found late, many of them by timeouts.
+/// A full round lets the window grow by this fraction of its distance from the size at which there was loss,
+/// or at which it began. So it grows little where loss is likely, and faster beyond (as in BIC, the
+/// forerunner of CUBIC). Losses of many connections are found late, often by timeouts.
 const GROWTH: usize = 8;
 /// For so long a shortest round is believed: then the path may be another, and is measured anew (as by
 /// BBR, draft-ietf-ccwg-bbr section 2.13.2).
@@ -53,8 +53,8 @@ pub(super) struct Window {
     reduced_at: Option<Instant>,
 }
 
-/// A shortest round that is believed no more is measured anew with fewer segments: else what waits in
-/// queues would be taken for the path's length, and be let grow once more each time.
+/// A shortest round that has expired is measured again with fewer segments. Otherwise queueing delay would be
+/// taken for the path's own, and would be allowed to grow each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measuring {
     No,
