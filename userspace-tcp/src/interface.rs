@@ -32,14 +32,14 @@ impl ConnId {
 /// Where the connection of a flow may be, by a look at the flow's hash alone
 /// ([`crate::Stack::flow_hint`]). It goes stale, and is never trusted: whoever is given it looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FlowHint(pub(crate) Whereabouts);
+pub struct FlowHint(pub(crate) FlowLocation);
 
 /// What is known of where a flow's connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Whereabouts {
+pub(crate) enum FlowLocation {
     /// There is none.
     #[default]
-    Nowhere,
+    Unknown,
     /// Here, if it is of that flow.
     At(u32),
     /// This one, if it still lives.
@@ -50,15 +50,15 @@ impl FlowHint {
     /// What [`ConnId::index`] would be; `None`: there is no connection.
     pub fn index(self) -> Option<usize> {
         match self.0 {
-            Whereabouts::Nowhere => None,
-            Whereabouts::At(index) => Some(index as usize),
-            Whereabouts::Is(id) => Some(id.index()),
+            FlowLocation::Unknown => None,
+            FlowLocation::At(index) => Some(index as usize),
+            FlowLocation::Is(id) => Some(id.index()),
         }
     }
 
     /// It is this connection, if it still lives, and no other has the flow as long as it does.
     pub const fn of(id: ConnId) -> Self {
-        Self(Whereabouts::Is(id))
+        Self(FlowLocation::Is(id))
     }
 }
 

@@ -246,8 +246,8 @@ impl Inner {
 
     /// Has the engine send what was just posted to this queue pair, if it can now: then nobody needs to
     /// tell it.
-    pub(crate) fn send_at_once(&self, qp: QpNum) -> bool {
-        self.link.send_at_once(qp)
+    pub(crate) fn transmit_posted(&self, qp: QpNum) -> bool {
+        self.link.transmit_posted(qp)
     }
 
     /// Tells the engine that a queue pair has new work.

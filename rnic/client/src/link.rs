@@ -65,10 +65,10 @@ impl Link {
 
     /// Has an engine that lives on [`Self::drive`] send what was just posted to this queue pair, if it has
     /// nothing else to do; else its doorbell is to be rung.
-    pub(crate) fn send_at_once(&self, qp: QpNum) -> bool {
+    pub(crate) fn transmit_posted(&self, qp: QpNum) -> bool {
         match self {
             Self::Daemon(_) => false,
-            Self::Embedded(session) => session.send_at_once(qp),
+            Self::Embedded(session) => session.transmit_posted(qp),
         }
     }
 

@@ -226,7 +226,7 @@ impl QueuePair {
         if work.iter().any(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "send" });
         }
-        self.post(&self.sq, work, |context, qp| context.send_at_once(qp))
+        self.post(&self.sq, work, |context, qp| context.transmit_posted(qp))
     }
 
     /// Posts as many receives as fit the receive queue, in order, with one doorbell, and says how

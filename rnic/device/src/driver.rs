@@ -193,7 +193,7 @@ impl Driver {
     /// Has the shard send what the client has just posted to this queue pair, when no thread runs it and
     /// nobody else does at this moment; says whether it took it, else its doorbell is to be rung. What
     /// that gives to tell is told by the next call of [`Self::drive`].
-    pub(crate) fn send_at_once(&self, client: ClientId, qp: QpNum) -> bool {
+    pub(crate) fn transmit_posted(&self, client: ClientId, qp: QpNum) -> bool {
         let Runner::Inline { engine, .. } = &self.runner else {
             return false;
         };
@@ -203,7 +203,7 @@ impl Driver {
             Err(TryLockError::WouldBlock) => return false,
         };
         let engine = engine.as_mut();
-        engine.is_some_and(|engine| engine.send_at_once(client, qp))
+        engine.is_some_and(|engine| engine.transmit_posted(client, qp))
     }
 
     /// Lets the shard poll until it is quiet and no peer waits for it, `patience` at most, and ends it.
@@ -212,7 +212,7 @@ impl Driver {
             Runner::Threaded(handle) => handle.stop(patience),
             Runner::Inline { engine, told } => {
                 if let Some(mut engine) = lock(engine).take() {
-                    engine.settle(patience, &mut |item| told.tell(item));
+                    engine.quiesce(patience, &mut |item| told.tell(item));
                 }
             }
         }

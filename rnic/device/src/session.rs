@@ -104,8 +104,8 @@ impl ClientSession {
     /// Has the shard send what was just posted to a queue pair of this client's, if the shard runs only
     /// in [`Device::drive`] and has nothing else to do; says whether it took it. If not, the doorbell is
     /// to be rung.
-    pub fn send_at_once(&self, qp: QpNum) -> bool {
-        self.core().driver.send_at_once(self.client.id, qp)
+    pub fn transmit_posted(&self, qp: QpNum) -> bool {
+        self.core().driver.transmit_posted(self.client.id, qp)
     }
 
     /// What the request brought about is handled; a refusal is counted and as long as may be.

@@ -22,7 +22,7 @@ use crate::capture::Capture;
 use crate::histogram::Histogram;
 use crate::qp::{QpCounters, WorkTimes};
 use crate::region::RegionMemory;
-use crate::stag::StagLook;
+use crate::stag::StagStatus;
 
 /// How long a shard waits for peers and programs, as in [`crate::shard::ShardConfig`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -248,17 +248,17 @@ pub enum Command {
         address: IpAddr,
     },
     /// Some connections, from a cursor on; answered by [`Answer::Connections`].
-    LookAtConnections {
+    InspectConnections {
         /// 0, or what the last answer said.
         after: u32,
     },
     /// These queue pairs; answered by [`Answer::QueuePairs`].
-    LookAtQueuePairs {
+    InspectQueuePairs {
         /// A bounded number.
         qps: Vec<QpNum>,
     },
     /// These STags; answered by [`Answer::Stags`].
-    LookAtStags {
+    InspectStags {
         /// A bounded number.
         stags: Vec<Stag>,
     },
@@ -315,17 +315,17 @@ pub enum Answer {
     Counters(Vec<(String, u64)>),
     /// To [`Command::QueryMetrics`].
     Metrics(Box<ShardMetrics>),
-    /// To [`Command::LookAtConnections`].
+    /// To [`Command::InspectConnections`].
     Connections {
         /// What was found, by number.
         found: Vec<ConnectionInfo>,
         /// Where to go on; none at the end.
         next: Option<u32>,
     },
-    /// To [`Command::LookAtQueuePairs`]: those that are there.
-    QueuePairs(Vec<QpLook>),
-    /// To [`Command::LookAtStags`]: those that are there, by index.
-    Stags(Vec<(u32, StagLook)>),
+    /// To [`Command::InspectQueuePairs`]: those that are there.
+    QueuePairs(Vec<QpStatus>),
+    /// To [`Command::InspectStags`]: those that are there, by index.
+    Stags(Vec<(u32, StagStatus)>),
     /// To [`Command::RemoveCapture`], if it was there: who asked drops it, and not the shard.
     Capture(Option<Box<dyn Capture>>),
 }
@@ -345,7 +345,7 @@ pub struct ShardMetrics {
 
 /// What a shard knows of a queue pair beside the Privileged Resource Manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QpLook {
+pub struct QpStatus {
     /// Its number.
     pub qp: QpNum,
     /// Its state.

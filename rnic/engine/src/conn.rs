@@ -74,7 +74,7 @@ pub(crate) struct Unheard {
     /// Where its Reply ended in the stream.
     pub reply_end: u64,
     /// Times that our Ready-to-Receive indication was repeated.
-    pub nudges: usize,
+    pub retries: usize,
 }
 
 /// The stages of a connection's life.

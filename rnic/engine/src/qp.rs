@@ -450,7 +450,7 @@ impl Qp {
     /// Whether one of [`Self::wants_close`], [`Self::take_fault`], [`Self::take_invalid_stag`] and
     /// [`Self::awaits_peer`] may say something.
     #[inline]
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn needs_update(&self) -> bool {
         self.ending.close.is_some()
             || self.ending.invalid_stag
             || self.fault.is_some()
@@ -490,9 +490,11 @@ impl Qp {
     /// released. It must not be used afterwards.
     pub fn give_back(&mut self, queue_pool: &mut QueuePool) {
         while self.send.pending.pop().is_some() {}
-        self.send.pending.settle(&mut queue_pool.pending);
+        self.send.pending.release_if_empty(&mut queue_pool.pending);
         self.send.responses.clear();
-        queue_pool.responses.settle(&mut self.send.responses);
+        queue_pool
+            .responses
+            .release_if_empty(&mut self.send.responses);
         queue_pool.queue_pair_removed(self.send.pending.depth());
     }
 

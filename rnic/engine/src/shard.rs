@@ -170,7 +170,7 @@ impl<P: Port> Shard<P> {
     fn tell_all_news(&mut self) {
         self.ctl
             .fail_queue_pairs_of_dead_cqs(&mut self.dp, &mut self.tx);
-        self.ctl.look_for_broken_memory(&mut self.dp);
+        self.ctl.check_memory_faults(&mut self.dp);
         self.ctl.tell_srq_limits(&mut self.dp);
         self.dp.tables.cqs.flush_wakeups();
     }
@@ -304,7 +304,7 @@ impl<P: Port> Shard<P> {
     /// Queue pairs produce, and what they ask for is seen to.
     fn produce(&mut self) -> bool {
         let worked = self.tx.produce(&mut self.dp);
-        self.ctl.settle_asking(&mut self.dp, &mut self.tx);
+        self.ctl.run_pending_updates(&mut self.dp, &mut self.tx);
         worked
     }
 
@@ -327,7 +327,7 @@ impl<P: Port> Shard<P> {
         let mut rung = std::mem::take(&mut self.rung);
         let taken = client.doorbells.take(DOORBELLS_PER_CLIENT, &mut rung);
         self.tx.doorbells(&mut self.dp, id, &rung);
-        self.ctl.settle_asking(&mut self.dp, &mut self.tx);
+        self.ctl.run_pending_updates(&mut self.dp, &mut self.tx);
         rung.clear();
         self.rung = rung;
         if let Err(fault) = taken {

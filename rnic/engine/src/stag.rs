@@ -25,7 +25,7 @@ pub(crate) use grant::WriteStag;
 pub use grant::{ReadGrant, Target, WriteGrant};
 
 use bind::Bound;
-use grant::{Range, Reach};
+use grant::{Range, StagRange};
 use streams::Link;
 
 /// All the STags of a shard.
@@ -176,7 +176,7 @@ pub enum AddRegionError {
 
 /// What an operator may see of an STag: nothing by which it could be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StagLook {
+pub struct StagStatus {
     /// It is a memory window.
     pub window: bool,
     /// It is not invalidated; and bound, if it is a window.
@@ -306,9 +306,9 @@ impl StagTable {
     }
 
     /// What there is under an index, whatever its key is now.
-    pub fn look(&self, index: u32) -> Option<StagLook> {
+    pub fn look(&self, index: u32) -> Option<StagStatus> {
         let entry = self.entries.get(&index)?;
-        Some(StagLook {
+        Some(StagStatus {
             window: entry.is_window(),
             valid: entry.state == State::Valid,
             qp: entry.stream(),
@@ -356,7 +356,7 @@ impl StagTable {
     }
 
     #[inline]
-    fn remote_write_reach(&self, stag: Stag, user: User) -> Result<Reach<'_>, StagError> {
+    fn remote_write_reach(&self, stag: Stag, user: User) -> Result<StagRange<'_>, StagError> {
         let entry = self.valid(stag, user)?;
         self.reach(entry, stag, entry.access.remote_write)
     }
@@ -453,11 +453,11 @@ impl StagTable {
         entry: &'a Entry,
         stag: Stag,
         allowed: bool,
-    ) -> Result<Reach<'a>, StagError> {
+    ) -> Result<StagRange<'a>, StagError> {
         if !allowed {
             return Err(StagError::AccessRights { stag });
         }
-        Ok(Reach {
+        Ok(StagRange {
             stag,
             base: entry.base,
             len: entry.len,

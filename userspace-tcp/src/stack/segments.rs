@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{
-    ConnId, DeferredAck, FlowHint, InOrder, Received, SegmentRun, State, Transmit, Whereabouts,
+    ConnId, DeferredAck, FlowHint, FlowLocation, InOrder, Received, SegmentRun, State, Transmit,
 };
 use crate::link::{Link, One};
 use crate::segment::Segment;
@@ -208,16 +208,16 @@ impl<B> Stack<B> {
     /// fetched ([`Stack::memory_at`]) while something else is done.
     pub fn flow_hint(&self, tuple: &FourTuple) -> FlowHint {
         let place = self.flows.find(self.secret.flow(tuple), |_| true);
-        FlowHint(place.map_or(Whereabouts::Nowhere, Whereabouts::At))
+        FlowHint(place.map_or(FlowLocation::Unknown, FlowLocation::At))
     }
 
     /// The connection of a flow, which is likely to be there. As long as the connection lives its name is
     /// that of no other flow's.
     pub fn connection_at(&self, tuple: &FourTuple, hint: FlowHint) -> Option<ConnId> {
         let found = match hint.0 {
-            Whereabouts::Nowhere => None,
-            Whereabouts::At(index) => self.connections.at(index).filter(|at| at.tuple() == *tuple),
-            Whereabouts::Is(id) => self.connections.get(id),
+            FlowLocation::Unknown => None,
+            FlowLocation::At(index) => self.connections.at(index).filter(|at| at.tuple() == *tuple),
+            FlowLocation::Is(id) => self.connections.get(id),
         };
         match found {
             Some(connection) => Some(connection.id()),

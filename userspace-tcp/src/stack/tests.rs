@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::Outgoing;
-use crate::interface::Whereabouts;
+use crate::interface::FlowLocation;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 
@@ -125,7 +125,7 @@ fn a_segment_reaches_its_own_connection_wherever_it_was_thought_to_be() {
         seq += 1;
         stack.receive_at(now, first, hint, &Segment::new(header, &[7]), options)
     };
-    let nowhere = crate::FlowHint(Whereabouts::At(u32::MAX));
+    let nowhere = crate::FlowHint(FlowLocation::At(u32::MAX));
     let named = crate::FlowHint::of(one);
     assert_eq!(named.index(), Some(one.index()));
     for hint in [of_one, of_other, named, nowhere, crate::FlowHint::default()] {

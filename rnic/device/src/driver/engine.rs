@@ -41,15 +41,15 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
     /// Polls once, and tells what there is to tell; says whether there was work.
     fn poll(&mut self, tell: Tell<'_>) -> bool;
 
-    /// Sends what the client has just posted ([`Shard::send_at_once`]).
-    fn send_at_once(&mut self, client: ClientId, qp: QpNum) -> bool;
+    /// Sends what the client has just posted ([`Shard::transmit_posted`]).
+    fn transmit_posted(&mut self, client: ClientId, qp: QpNum) -> bool;
 
     /// Tells what there is to tell.
     fn drain(&mut self, tell: Tell<'_>);
 
     /// Polls until the shard is quiet and leaves no peer behind that may still ask for the last
     /// acknowledgment, or `patience` is over.
-    fn settle(&mut self, patience: Patience, tell: Tell<'_>);
+    fn quiesce(&mut self, patience: Patience, tell: Tell<'_>);
 }
 
 /// A shard with its clock and its stamps.
@@ -144,9 +144,9 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         worked
     }
 
-    fn send_at_once(&mut self, client: ClientId, qp: QpNum) -> bool {
+    fn transmit_posted(&mut self, client: ClientId, qp: QpNum) -> bool {
         let clock = self.clock;
-        self.shard.send_at_once(client, qp, || clock.now())
+        self.shard.transmit_posted(client, qp, || clock.now())
     }
 
     fn drain(&mut self, tell: Tell<'_>) {
@@ -156,7 +156,7 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         }
     }
 
-    fn settle(&mut self, patience: Patience, tell: Tell<'_>) {
+    fn quiesce(&mut self, patience: Patience, tell: Tell<'_>) {
         let begun = std::time::Instant::now();
         let mut quiet = 0;
         loop {

@@ -176,9 +176,9 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                         worked = true;
                     }
                     Ok(Message::Polling(polling)) => self.polling = polling,
-                    Ok(Message::Stop { patience }) => return self.settle(patience),
+                    Ok(Message::Stop { patience }) => return self.quiesce(patience),
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return self.settle(Patience::default()),
+                    Err(TryRecvError::Disconnected) => return self.quiesce(Patience::default()),
                 }
             }
             let told = &self.told;
@@ -204,10 +204,10 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
         }
     }
 
-    fn settle(&mut self, patience: Patience) {
+    fn quiesce(&mut self, patience: Patience) {
         let told = &self.told;
         self.engine
-            .settle(patience, &mut |item| drop(told.send(item)));
+            .quiesce(patience, &mut |item| drop(told.send(item)));
     }
 
     /// Waits until there may be work. Clients and commanders are told first, and looked at once

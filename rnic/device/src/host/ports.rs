@@ -145,7 +145,7 @@ impl<C: Claims> Ports<C> {
                 None => {}
             }
         }
-        inner.settle(reserved.local);
+        inner.release_if_unused(reserved.local);
     }
 
     /// A listener is gone; connections may still have the port.
@@ -162,7 +162,7 @@ impl<C: Claims> Ports<C> {
         if let Some(entry) = inner.entries.get_mut(&local) {
             entry.released = entry.released.max(Some(stamp));
         }
-        inner.settle(local);
+        inner.release_if_unused(local);
     }
 
     /// What takes the frames.
@@ -227,7 +227,7 @@ impl<C: Claims> Inner<C> {
     }
 
     /// Gives the port back when nothing uses it, or is about to.
-    fn settle(&mut self, local: SocketAddr) {
+    fn release_if_unused(&mut self, local: SocketAddr) {
         let free = self
             .entries
             .get(&local)

@@ -58,7 +58,7 @@ impl ClientSession {
             local,
             backlog: *grant.backlog(),
         });
-        self.settle(reserved, listened)?;
+        self.finish_reservation(reserved, listened)?;
         Ok(local)
     }
 
@@ -101,7 +101,7 @@ impl ClientSession {
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });
-        self.settle(reserved, connecting)
+        self.finish_reservation(reserved, connecting)
     }
 
     pub(super) fn accept(
@@ -151,7 +151,7 @@ impl ClientSession {
     }
 
     /// Tells how the shard took the use of a port.
-    fn settle<T>(
+    fn finish_reservation<T>(
         &self,
         reserved: Reserved,
         answer: Result<(T, Stamp), Refusal>,

@@ -59,7 +59,7 @@ impl ClientSession {
         match order {
             Order::DropClient { client } => self.drop_client(client),
             Order::DropConnection { connection, ends } => {
-                let found = self.look_at_connections(connection.saturating_sub(1))?.0;
+                let found = self.inspect_connections(connection.saturating_sub(1))?.0;
                 let gone = || {
                     refuse::refusal(
                         RefusalCode::UnknownObject,
@@ -148,7 +148,7 @@ impl ClientSession {
     }
 
     fn connections(&self, after: u32) -> Result<Page, Refusal> {
-        let (found, next) = self.look_at_connections(after)?;
+        let (found, next) = self.inspect_connections(after)?;
         let prm = self.core().prm();
         let seen = found
             .into_iter()
@@ -157,11 +157,11 @@ impl ClientSession {
         Ok(Page::of(seen, next))
     }
 
-    fn look_at_connections(
+    fn inspect_connections(
         &self,
         after: u32,
     ) -> Result<(Vec<ConnectionInfo>, Option<u32>), Refusal> {
-        match self.core().execute(Command::LookAtConnections { after })? {
+        match self.core().execute(Command::InspectConnections { after })? {
             (Answer::Connections { found, next }, _) => Ok((found, next)),
             _ => Ok((Vec::new(), None)),
         }
@@ -172,7 +172,7 @@ impl ClientSession {
         let qps = listing.found.iter().map(|(_, one)| one.qp).collect();
         let mut looks = HashMap::new();
         if let (Answer::QueuePairs(found), _) =
-            self.core().execute(Command::LookAtQueuePairs { qps })?
+            self.core().execute(Command::InspectQueuePairs { qps })?
         {
             looks.extend(found.into_iter().map(|look| (look.qp, look)));
         }
@@ -204,7 +204,7 @@ impl ClientSession {
         let listing = self.core().prm().list_regions(self.id(), after)?;
         let stags = listing.found.iter().map(|(_, one)| one.stag).collect();
         let mut looks = HashMap::new();
-        if let (Answer::Stags(found), _) = self.core().execute(Command::LookAtStags { stags })? {
+        if let (Answer::Stags(found), _) = self.core().execute(Command::InspectStags { stags })? {
             looks.extend(found);
         }
         let show = |ListedRegion {

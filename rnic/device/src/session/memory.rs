@@ -56,7 +56,7 @@ impl ClientSession {
         self.core().prm().note_memory(&grant, memory);
         let user = self.client.credentials.uid;
         let added = mapped(&grant, user, offset, fds).and_then(|memory| self.add(&grant, memory));
-        self.conclude(turn, (grant, memory), added, begun)
+        self.finish_registration(turn, (grant, memory), added, begun)
     }
 
     /// Memory that is in no memfd.
@@ -84,7 +84,7 @@ impl ClientSession {
             length,
         )?;
         let added = remote::open(&grant, fds).and_then(|memory| self.add(&grant, memory));
-        self.conclude(turn, (grant, MemoryKind::Remote), added, begun)
+        self.finish_registration(turn, (grant, MemoryKind::Remote), added, begun)
     }
 
     /// Memory of this process.
@@ -103,10 +103,10 @@ impl ClientSession {
         self.core().prm().note_memory(&grant, MemoryKind::Local);
         let region = RegionMemory::whole(memory.clone());
         let added = self.add(&grant, (region, memory));
-        self.conclude(turn, (grant, MemoryKind::Local), added, begun)
+        self.finish_registration(turn, (grant, MemoryKind::Local), added, begun)
     }
 
-    fn conclude(
+    fn finish_registration(
         &self,
         turn: &mut Turn,
         (grant, kind): (RegionGrant, MemoryKind),

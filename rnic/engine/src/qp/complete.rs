@@ -10,7 +10,9 @@ impl Qp {
     /// Completes the work of the send queue that has ended and has nothing unfinished before it.
     pub(super) fn complete_ended(&mut self, ctx: &mut QpContext<'_>) {
         self.complete_all_ended(ctx);
-        self.send.pending.settle(&mut ctx.queue_pool.pending);
+        self.send
+            .pending
+            .release_if_empty(&mut ctx.queue_pool.pending);
     }
 
     /// As above, without giving memory back.
@@ -71,7 +73,9 @@ impl Qp {
         self.stream = None;
         ctx.stags.stream_ended(self.id.num);
         self.send.close();
-        ctx.queue_pool.responses.settle(&mut self.send.responses);
+        ctx.queue_pool
+            .responses
+            .release_if_empty(&mut self.send.responses);
         self.flush(ctx);
     }
 
@@ -81,7 +85,9 @@ impl Qp {
         while let Some((posted, outcome)) = self.send.pending.pop() {
             self.complete_send(ctx, posted, outcome);
         }
-        self.send.pending.settle(&mut ctx.queue_pool.pending);
+        self.send
+            .pending
+            .release_if_empty(&mut ctx.queue_pool.pending);
         if self.receive.drop_current() {
             self.flush_receive(ctx);
         }

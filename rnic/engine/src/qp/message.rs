@@ -41,7 +41,7 @@ impl Qp {
     /// Writes FPDUs as long as there is something to send and `out` has room.
     ///
     /// What was written is sent: a Send or RDMA Write ends with its last segment, and completes with
-    /// [`Self::turn_over`].
+    /// [`Self::end_quantum`].
     #[inline]
     pub(crate) fn transmit(&mut self, ctx: &mut QpContext<'_>, out: &mut impl TxSegments) {
         while out.has_room() && !self.has_nothing_to_send() {
@@ -64,7 +64,7 @@ impl Qp {
 
     /// It has filled as many segments as it may for now: completes what was sent with them, which the
     /// peer need not wait for.
-    pub(crate) fn turn_over(&mut self, ctx: &mut QpContext<'_>) {
+    pub(crate) fn end_quantum(&mut self, ctx: &mut QpContext<'_>) {
         self.complete_ended(ctx);
     }
 

@@ -162,8 +162,8 @@ impl Pending {
     }
 
     /// Gives its memory back if nothing is pending.
-    pub(super) fn settle(&mut self, spares: &mut Spares<Entry>) {
-        spares.settle(&mut self.entries);
+    pub(super) fn release_if_empty(&mut self, spares: &mut Spares<Entry>) {
+        spares.release_if_empty(&mut self.entries);
     }
 
     /// Work requests that may be pending.

@@ -156,7 +156,7 @@ impl<T> Spares<T> {
     }
 
     /// Takes the memory of a queue back if nothing is in it.
-    pub(super) fn settle(&mut self, queue: &mut VecDeque<T>) {
+    pub(super) fn release_if_empty(&mut self, queue: &mut VecDeque<T>) {
         if queue.is_empty() && queue.capacity() > 0 {
             self.out = self.out.saturating_sub(1);
             let memory = std::mem::take(queue);
@@ -196,12 +196,12 @@ mod tests {
                 spares.push(queue, round, 8);
                 assert!(queue.capacity() >= 8);
                 queue.pop_front();
-                spares.settle(queue);
+                spares.release_if_empty(queue);
                 assert_eq!(queue.len(), 1, "what is in use stays");
                 queue.pop_front();
-                spares.settle(queue);
+                spares.release_if_empty(queue);
                 assert_eq!(queue.capacity(), 0);
-                spares.settle(queue);
+                spares.release_if_empty(queue);
             }
             assert_eq!(spares.spare, 1, "one at a time needs one");
             assert_eq!(spares.out, 0);
@@ -218,7 +218,7 @@ mod tests {
         }
         for queue in &mut queues {
             queue.clear();
-            spares.settle(queue);
+            spares.release_if_empty(queue);
         }
         assert_eq!(spares.spare, SPARE_MAX);
         assert_eq!(spares.sizes[0].spare.len(), SPARE_MAX);
@@ -235,7 +235,7 @@ mod tests {
         }
         for queue in &mut queues {
             queue.clear();
-            spares.settle(queue);
+            spares.release_if_empty(queue);
         }
         let kept = |spares: &Spares<u8>| {
             let spare = spares.sizes.iter().flat_map(|size| &size.spare);
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((spares.spare, spares.sizes[7].made), (0, 3));
         for queue in &mut queues {
             queue.clear();
-            spares.settle(queue);
+            spares.release_if_empty(queue);
             spares.forget(100);
         }
         assert_eq!((spares.spare, spares.room), (0, 0), "it goes with them");

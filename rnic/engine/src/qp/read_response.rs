@@ -127,7 +127,9 @@ impl Qp {
     /// The oldest request is answered.
     pub(super) fn response_done(&mut self, ctx: &mut QpContext<'_>) {
         let answered = self.send.responses.pop_front();
-        ctx.queue_pool.responses.settle(&mut self.send.responses);
+        ctx.queue_pool
+            .responses
+            .release_if_empty(&mut self.send.responses);
         if let (Some(stream), Some(answered)) = (&mut self.stream, answered) {
             answered.done(stream);
         }

@@ -65,7 +65,12 @@ impl Qp {
         }
         match self.send.ring.pop(&mut self.send.request) {
             Ok(true) => {}
-            Ok(false) => return self.send.pending.settle(&mut ctx.queue_pool.pending),
+            Ok(false) => {
+                return self
+                    .send
+                    .pending
+                    .release_if_empty(&mut ctx.queue_pool.pending);
+            }
             Err(fault) => return self.ring_fault(fault),
         }
         let checked = self.check_work(ctx);

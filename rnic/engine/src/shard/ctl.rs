@@ -22,10 +22,10 @@ pub(super) mod news;
 pub(super) mod path;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
-pub(super) mod settle;
 pub(super) mod startup;
 pub(super) mod timers;
 pub(super) mod unowned;
+pub(super) mod update;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

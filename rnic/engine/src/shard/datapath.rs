@@ -39,7 +39,7 @@ pub(super) struct Datapath<P> {
     pub qps: SlotTable<Box<QpSlot>>,
     pub served: ConnQpMap,
     /// Queue pairs that ask for something, by which they are ended or watched: [`super::ctl`] sees to it.
-    pub asking: VecDeque<QpNum>,
+    pub pending_updates: VecDeque<QpNum>,
     pub tables: Tables,
     pub counters: ShardCounters,
     pub captures: Captures,
@@ -64,8 +64,8 @@ pub(super) struct QpSlot {
     /// Where it counts.
     pub tally: usize,
     pub conn: Option<ConnId>,
-    /// It is in [`Datapath::asking`].
-    asking: bool,
+    /// It is in [`Datapath::pending_updates`].
+    update_pending: bool,
 }
 
 /// By connection, the queue pair that it serves or served, and the client that this is of: known without
@@ -100,7 +100,7 @@ impl<P: Port> Datapath<P> {
             conns: ConnTable::new(limits.connections),
             qps: SlotTable::new(limits.queue_pairs),
             served: ConnQpMap::new(limits.connections),
-            asking: VecDeque::with_capacity(limits.queue_pairs),
+            pending_updates: VecDeque::with_capacity(limits.queue_pairs),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),
@@ -151,10 +151,10 @@ impl<P: Port> Datapath<P> {
     }
 
     /// The next queue pair that asks for something.
-    pub fn next_asking(&mut self) -> Option<QpNum> {
-        let num = self.asking.pop_front()?;
+    pub fn next_pending_update(&mut self) -> Option<QpNum> {
+        let num = self.pending_updates.pop_front()?;
         if let Some(slot) = self.qps.get_mut(num.0) {
-            slot.asking = false;
+            slot.update_pending = false;
         }
         Some(num)
     }
@@ -208,10 +208,10 @@ impl Tables {
 impl QpSlot {
     /// Has a queue pair that asks for something among those that do.
     #[inline]
-    pub fn look_later(&mut self, asking: &mut VecDeque<QpNum>) {
-        if !self.asking && self.qp.asks() {
-            self.asking = true;
-            asking.push_back(self.qp.num());
+    pub fn queue_update(&mut self, pending: &mut VecDeque<QpNum>) {
+        if !self.update_pending && self.qp.needs_update() {
+            self.update_pending = true;
+            pending.push_back(self.qp.num());
         }
     }
 
@@ -220,7 +220,7 @@ impl QpSlot {
             qp,
             tally,
             conn: None,
-            asking: false,
+            update_pending: false,
         }
     }
 }

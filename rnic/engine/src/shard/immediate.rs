@@ -18,7 +18,7 @@ impl<P: Port> Shard<P> {
     /// next poll then leaves together.
     ///
     /// The clock is read as in [`Self::poll_by`].
-    pub fn send_at_once(
+    pub fn transmit_posted(
         &mut self,
         client: ClientId,
         qp: QpNum,
@@ -32,8 +32,8 @@ impl<P: Port> Shard<P> {
         if self.rx.deferred().is_late(self.dp.now) {
             return false;
         }
-        if !self.tx.quantum_alone(&mut self.dp, id, client, allowed) {
-            self.tx.give_turn(&mut self.dp, id);
+        if !self.tx.run_quantum_alone(&mut self.dp, id, client, allowed) {
+            self.tx.schedule(&mut self.dp, id);
         }
         // As in a poll, for a message that is not all out yet.
         self.produce();

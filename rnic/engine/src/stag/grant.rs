@@ -24,7 +24,7 @@ pub struct WriteGrant<'a>(pub(super) Range<'a>);
 /// each Write is still to be checked.
 #[derive(Debug)]
 pub(crate) struct WriteStag<'a> {
-    reach: Reach<'a>,
+    reach: StagRange<'a>,
     bytes: MappedSlice<'a>,
 }
 
@@ -37,7 +37,7 @@ pub struct Target<'a> {
 
 /// What an STag gives access to, for one who was found to have the right.
 #[derive(Debug)]
-pub(super) struct Reach<'a> {
+pub(super) struct StagRange<'a> {
     pub(super) stag: Stag,
     pub(super) base: TaggedOffset,
     pub(super) len: u64,
@@ -55,7 +55,7 @@ pub(super) struct Range<'a> {
     len: u64,
 }
 
-impl<'a> Reach<'a> {
+impl<'a> StagRange<'a> {
     /// How far from its first byte `to` is, if all bytes from there on are within reach.
     #[inline]
     fn offset(&self, to: TaggedOffset, len: u32) -> Result<u64, StagError> {
@@ -93,7 +93,7 @@ impl<'a> Reach<'a> {
 
 impl<'a> WriteStag<'a> {
     #[inline]
-    pub(super) fn new(reach: Reach<'a>) -> Result<Self, StagError> {
+    pub(super) fn new(reach: StagRange<'a>) -> Result<Self, StagError> {
         let (memory, start) = reach.memory()?;
         // More than an address space has nothing reaches.
         let len = usize::try_from(reach.len).unwrap_or(usize::MAX);

@@ -251,7 +251,7 @@ fn ping_pong(
         to.post_recv(peer, round, LEN, LEN);
         from.push_work(qp, opcode, round, 0, (stag, LEN), LEN);
         let clock = || looked_at_clock(now);
-        if !at_once || !from.shard.send_at_once(CLIENT, qp, clock) {
+        if !at_once || !from.shard.transmit_posted(CLIENT, qp, clock) {
             from.ring(qp);
         }
         let there = |w: &mut World<Watched>| {

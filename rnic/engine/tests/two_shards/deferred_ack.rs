@@ -127,7 +127,7 @@ fn the_rest_of_a_segment_is_done_without_an_answer() {
 
 /// A host's smoothed round trip on its only connection, microseconds.
 fn round_trip(side: &mut Side) -> u64 {
-    let look = Command::LookAtConnections { after: 0 };
+    let look = Command::InspectConnections { after: 0 };
     match side.shard.execute(look, Instant::ZERO) {
         Ok(Answer::Connections { found, .. }) => found[0].rtt_us.expect("it was measured"),
         other => panic!("{other:?}"),

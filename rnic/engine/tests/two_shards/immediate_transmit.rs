@@ -99,7 +99,7 @@ fn post(
         sges[0].lkey ^= 1;
     }
     from.push_elements(qp, opcode, wr_id, &sges, (to.stag, remote));
-    if posting == Posting::AtOnce && from.shard.send_at_once(CLIENT, qp, || now) {
+    if posting == Posting::AtOnce && from.shard.transmit_posted(CLIENT, qp, || now) {
         return true;
     }
     from.ring(qp);
@@ -214,7 +214,7 @@ fn a_ping_pong_needs_no_poll_to_send() {
             _ => (&mut world.b, &mut world.a, qp_b),
         };
         push(from, to, qp, round);
-        assert!(from.shard.send_at_once(CLIENT, qp, || now));
+        assert!(from.shard.transmit_posted(CLIENT, qp, || now));
         assert_eq!(frames_sent(from, to), 1, "round {round}");
         // What there is to be done besides, as a program that waits has it done.
         from.shard.poll(now);
@@ -230,7 +230,7 @@ fn a_ping_pong_needs_no_poll_to_send() {
 fn assert_waits(world: &mut World, client: ClientId, qp: QpNum, why: &str) {
     let now = world.now;
     assert!(
-        !world.a.shard.send_at_once(client, qp, || now),
+        !world.a.shard.transmit_posted(client, qp, || now),
         "{why}: it is not alone"
     );
     assert_eq!(frames_sent(&world.a, &world.b), 0, "{why}: nothing is done");
@@ -253,7 +253,7 @@ fn what_has_company_waits_for_the_next_poll() {
     assert_eq!(frames_sent(&world.a, &world.b), 1);
     assert_waits(&mut world, CLIENT, first, "another's segment is under way");
     world.run_for(Duration::from_secs(1));
-    assert!(world.a.shard.send_at_once(CLIENT, first, || now));
+    assert!(world.a.shard.transmit_posted(CLIENT, first, || now));
     push(&mut world.a, &world.b, first, 3);
     assert_eq!(frames_sent(&world.a, &world.b), 1);
     assert_waits(&mut world, CLIENT, first, "its own segment is under way");
@@ -268,12 +268,12 @@ fn what_came_long_ago_is_done_before_an_answer_to_it() {
     let (mut world, qp_a, qp_b) = connected();
     let now = world.now;
     push(&mut world.a, &world.b, qp_a, 1);
-    assert!(world.a.shard.send_at_once(CLIENT, qp_a, || now));
+    assert!(world.a.shard.transmit_posted(CLIENT, qp_a, || now));
     assert_eq!(frames_sent(&world.a, &world.b), 1);
     world.b.shard.poll(now);
     push(&mut world.b, &world.a, qp_b, 1);
     let later = now + Duration::from_millis(1);
-    assert!(!world.b.shard.send_at_once(CLIENT, qp_b, || later));
+    assert!(!world.b.shard.transmit_posted(CLIENT, qp_b, || later));
     assert_eq!(frames_sent(&world.b, &world.a), 0);
     world.b.ring(qp_b);
     world.b.shard.poll(later);

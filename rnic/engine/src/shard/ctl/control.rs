@@ -169,9 +169,9 @@ impl Ctl {
             Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
             Command::AddressGone { address } => self.address_gone(dp, tx, address),
-            Command::LookAtConnections { after } => return Ok(self.look_at_connections(dp, after)),
-            Command::LookAtQueuePairs { qps } => return Ok(dp.look_at_queue_pairs(&qps)),
-            Command::LookAtStags { stags } => return Ok(dp.look_at_stags(&stags)),
+            Command::InspectConnections { after } => return Ok(self.inspect_connections(dp, after)),
+            Command::InspectQueuePairs { qps } => return Ok(dp.inspect_queue_pairs(&qps)),
+            Command::InspectStags { stags } => return Ok(dp.inspect_stags(&stags)),
             Command::DropConnection {
                 connection,
                 ends,
@@ -475,7 +475,7 @@ impl Ctl {
         }
         dp.qp(num)?.qp.disconnect();
         tx.make_ready(dp, id);
-        self.settle(dp, tx, num);
+        self.update_qp(dp, tx, num);
         Ok(())
     }
 }

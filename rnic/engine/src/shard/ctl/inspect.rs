@@ -10,7 +10,7 @@ use rnic_proto::Stag;
 use rnic_xsk::Port;
 use userspace_tcp::{FourTuple, State};
 
-use crate::command::{Answer, CommandError, QpLook};
+use crate::command::{Answer, CommandError, QpStatus};
 use crate::conn::{Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::unknown;
@@ -24,7 +24,7 @@ const FOUND: usize = 64;
 
 impl Ctl {
     /// The connections from place `after` of the table on.
-    pub(in crate::shard) fn look_at_connections<P: Port>(
+    pub(in crate::shard) fn inspect_connections<P: Port>(
         &self,
         dp: &Datapath<P>,
         after: u32,
@@ -112,11 +112,11 @@ impl Ctl {
 
 impl<P: Port> Datapath<P> {
     /// These queue pairs; those that are not there are left out.
-    pub(in crate::shard) fn look_at_queue_pairs(&self, qps: &[QpNum]) -> Answer {
+    pub(in crate::shard) fn inspect_queue_pairs(&self, qps: &[QpNum]) -> Answer {
         let look = |qp: &QpNum| {
             let slot = self.qps.get(qp.0)?;
             let conn = slot.conn.and_then(|id| self.conns.get(id));
-            Some(QpLook {
+            Some(QpStatus {
                 qp: *qp,
                 state: slot.qp.state(),
                 connection: conn.map(|conn| ends(&conn.tuple)),
@@ -126,7 +126,7 @@ impl<P: Port> Datapath<P> {
     }
 
     /// The STags with these indexes, whatever their keys are; those that are not there are left out.
-    pub(in crate::shard) fn look_at_stags(&self, stags: &[Stag]) -> Answer {
+    pub(in crate::shard) fn inspect_stags(&self, stags: &[Stag]) -> Answer {
         let stags = stags.iter().filter_map(|stag| {
             let look = self.tables.stags.look(stag.index())?;
             Some((stag.index(), look))

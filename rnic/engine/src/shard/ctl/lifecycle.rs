@@ -180,7 +180,7 @@ impl Ctl {
                     slot.qp.peer_closed(mid_fpdu);
                 }
                 tx.make_ready(dp, id);
-                self.settle(dp, tx, qp);
+                self.update_qp(dp, tx, qp);
             }
             Phase::Over => {}
             _ => {

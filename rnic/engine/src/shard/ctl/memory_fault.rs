@@ -19,7 +19,7 @@ impl Ctl {
     }
 
     /// Looks at everything when a fault was contained since the last time, by whatever shard.
-    pub(in crate::shard) fn look_for_broken_memory<P: Port>(&mut self, dp: &mut Datapath<P>) {
+    pub(in crate::shard) fn check_memory_faults<P: Port>(&mut self, dp: &mut Datapath<P>) {
         if !self.has_new_faults() {
             return;
         }

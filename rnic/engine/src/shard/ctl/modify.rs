@@ -33,7 +33,7 @@ impl Ctl {
                     }
                     tx.make_ready(dp, id);
                 }
-                self.settle(dp, tx, num);
+                self.update_qp(dp, tx, num);
             }
             QpState::Error => match conn {
                 Some(id) => self.abort(dp, tx, id, DisconnectReason::Aborted, None),
@@ -44,7 +44,7 @@ impl Ctl {
                         slot.qp
                             .connection_ended(&mut dp.tables.context(slot.tally, dp.now), reason);
                     }
-                    self.settle(dp, tx, num);
+                    self.update_qp(dp, tx, num);
                 }
             },
             QpState::Idle => {
@@ -52,7 +52,7 @@ impl Ctl {
                     sound_cqs(&slot.qp, &dp.tables)?;
                     slot.qp.reset(&mut dp.tables.context(slot.tally, dp.now));
                 }
-                self.settle(dp, tx, num);
+                self.update_qp(dp, tx, num);
             }
             // Refused above.
             QpState::Connecting | QpState::Rts => {}

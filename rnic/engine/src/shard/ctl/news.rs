@@ -63,7 +63,7 @@ impl Ctl {
                     slot.qp
                         .cq_failed(&mut dp.tables.context(slot.tally, dp.now));
                 }
-                self.settle(dp, tx, num);
+                self.update_qp(dp, tx, num);
             }
         }
     }

@@ -41,14 +41,14 @@ impl Ctl {
         }
         conn.unheard = Some(Unheard {
             reply_end: conn.inbound.consumed_to(),
-            nudges: 0,
+            retries: 0,
         });
-        self.wait_to_nudge(dp, id);
+        self.wait_to_retry(dp, id);
     }
 
-    fn wait_to_nudge<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+    fn wait_to_retry<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let unheard = dp.conns.get(id).and_then(|conn| conn.unheard);
-        if let Some(interval) = unheard.and_then(|unheard| INTERVALS.get(unheard.nudges)) {
+        if let Some(interval) = unheard.and_then(|unheard| INTERVALS.get(unheard.retries)) {
             self.set_deadline(dp, id, *interval);
         }
     }
@@ -76,10 +76,10 @@ impl Ctl {
         let Some(slot) = dp.qps.get_mut(qp.0).filter(|_| !heard) else {
             return;
         };
-        unheard.nudges += 1;
-        conn.unheard = (unheard.nudges < INTERVALS.len()).then_some(unheard);
+        unheard.retries += 1;
+        conn.unheard = (unheard.retries < INTERVALS.len()).then_some(unheard);
         slot.qp.indicate_again();
         tx.make_ready(dp, id);
-        self.wait_to_nudge(dp, id);
+        self.wait_to_retry(dp, id);
     }
 }

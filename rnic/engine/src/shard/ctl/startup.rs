@@ -226,7 +226,7 @@ impl Ctl {
         };
         self.events.push_back(ShardEvent::Client { client, event });
         tx.make_ready(dp, id);
-        self.settle(dp, tx, qp);
+        self.update_qp(dp, tx, qp);
     }
 
     fn rejected<P: Port>(

@@ -23,15 +23,15 @@ impl Tx {
     ) {
         let alone = self.scheduler.alone(client);
         let alone = alone.filter(|_| self.macroflows.is_idle());
-        if !alone.is_some_and(|alone| self.quantum_alone(dp, id, client, alone.allowed)) {
-            self.give_turn(dp, id);
+        if !alone.is_some_and(|alone| self.run_quantum_alone(dp, id, client, alone.allowed)) {
+            self.schedule(dp, id);
         }
     }
 
     /// Gives a connection of the client's its turn, which nobody else waits for; says whether it is left
     /// with nothing that it could send. A message that is all that there is leaves before it is
     /// accounted for, so that the peer has it meanwhile.
-    pub(in crate::shard) fn quantum_alone<P: Port>(
+    pub(in crate::shard) fn run_quantum_alone<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         id: ConnId,
@@ -39,12 +39,12 @@ impl Tx {
         allowed: Allowed,
     ) -> bool {
         let room = self.room(dp);
-        let turn = self.turn(dp, id, allowed, room);
-        if turn.is_short() {
+        let quantum = self.run_quantum(dp, id, allowed, room);
+        if quantum.is_short() {
             self.transmit_next(dp);
         }
-        self.scheduler.spend_alone(client, turn.cost);
-        self.turn_over(dp, id, client);
-        matches!(turn.end, StopReason::Done)
+        self.scheduler.spend_alone(client, quantum.cost);
+        self.end_quantum(dp, id, client);
+        matches!(quantum.end, StopReason::Done)
     }
 }

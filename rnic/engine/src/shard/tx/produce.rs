@@ -62,7 +62,7 @@ impl Tx {
                 self.fetch_rung(dp, *next);
             }
             if let Some(id) = self.doorbell(dp, client, *qp) {
-                self.give_turn(dp, id);
+                self.schedule(dp, id);
             }
         }
     }
@@ -83,7 +83,7 @@ impl Tx {
         let flushed = slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let conn = slot.conn.filter(|_| !slot.qp.has_nothing_to_send());
         if flushed {
-            slot.look_later(&mut dp.asking);
+            slot.queue_update(&mut dp.pending_updates);
         }
         conn
     }
@@ -99,12 +99,12 @@ impl Tx {
         if let Some(client) = dp.served.client(id) {
             self.count_held(dp, id, client);
         }
-        self.give_turn(dp, id);
+        self.schedule(dp, id);
     }
 
     /// Gives a connection its turn in the next round, if it has a queue pair that may have something to
     /// send.
-    pub(in crate::shard) fn give_turn<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+    pub(in crate::shard) fn schedule<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
@@ -218,22 +218,22 @@ impl Tx {
                     self.fetch_conn(dp, next.index());
                 }
                 let held = self.scheduler.held_beside_others(client);
-                let turn = self.turn(dp, id, Allowed { credit, held }, produced.room);
-                if turn.is_short() && self.scheduler.is_last(client) {
+                let quantum = self.run_quantum(dp, id, Allowed { credit, held }, produced.room);
+                if quantum.is_short() && self.scheduler.is_last(client) {
                     // Nothing else is to go with it: it leaves before it is accounted for, so that the
                     // peer has it meanwhile.
                     self.transmit_next(dp);
                 }
-                self.turn_over(dp, id, client);
-                produced.room = produced.room.saturating_sub(turn.segments);
-                produced.fpdus += turn.fpdus;
-                worked |= turn.cost > 0;
-                self.scheduler.spend(client, turn.cost);
-                let stuck = matches!(turn.end, StopReason::NoFrame | StopReason::LinkFull);
-                waits = matches!(turn.end, StopReason::ClientsFrames);
+                self.end_quantum(dp, id, client);
+                produced.room = produced.room.saturating_sub(quantum.segments);
+                produced.fpdus += quantum.fpdus;
+                worked |= quantum.cost > 0;
+                self.scheduler.spend(client, quantum.cost);
+                let stuck = matches!(quantum.end, StopReason::NoFrame | StopReason::LinkFull);
+                waits = matches!(quantum.end, StopReason::ClientsFrames);
                 if let Some(conn) = dp.conns.get_mut(id) {
-                    conn.ready = !matches!(turn.end, StopReason::Done);
-                    match turn.end {
+                    conn.ready = !matches!(quantum.end, StopReason::Done);
+                    match quantum.end {
                         StopReason::Done => {}
                         StopReason::More => self.scheduler.again(client, id),
                         StopReason::Macroflow => {
@@ -244,7 +244,7 @@ impl Tx {
                     }
                 }
                 if stuck {
-                    dp.counters.no_frame += u64::from(matches!(turn.end, StopReason::NoFrame));
+                    dp.counters.no_frame += u64::from(matches!(quantum.end, StopReason::NoFrame));
                     self.starved = true;
                     return worked;
                 }
@@ -259,7 +259,7 @@ impl Tx {
     }
 
     /// A transmit quantum is over: completes what was sent, and counts what the connection holds.
-    pub(in crate::shard) fn turn_over<P: Port>(
+    pub(in crate::shard) fn end_quantum<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         id: ConnId,
@@ -270,8 +270,8 @@ impl Tx {
         };
         if let Some(slot) = conn.qp().and_then(|qp| dp.qps.get_mut(qp.0)) {
             slot.qp
-                .turn_over(&mut dp.tables.context(slot.tally, dp.now));
-            slot.look_later(&mut dp.asking);
+                .end_quantum(&mut dp.tables.context(slot.tally, dp.now));
+            slot.queue_update(&mut dp.pending_updates);
         }
         self.count_held(dp, id, client);
     }

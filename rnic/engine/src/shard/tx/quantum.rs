@@ -107,20 +107,20 @@ impl TxQuantum {
 
 impl Tx {
     /// As much of one connection as its client's share and the link's room (in segments) allow.
-    pub(in crate::shard) fn turn<P: Port>(
+    pub(in crate::shard) fn run_quantum<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         id: ConnId,
         allowed: Allowed,
         room: usize,
     ) -> TxQuantum {
-        let mut turn = TxQuantum {
+        let mut quantum = TxQuantum {
             segments: 0,
             fpdus: 0,
             cost: 0,
             end: StopReason::Done,
         };
-        if let Err(refused) = self.fill_turn(dp, id, allowed, room, &mut turn) {
+        if let Err(refused) = self.fill_quantum(dp, id, allowed, room, &mut quantum) {
             // The room was asked for, so this is our own fault; the stream has a hole now.
             log::error!("TCP refused a segment: {refused}");
             dp.frames.pool.free(refused.buf);
@@ -129,17 +129,17 @@ impl Tx {
                 slot.qp.stream_broken();
             }
         }
-        turn
+        quantum
     }
 
     #[inline]
-    fn fill_turn<P: Port>(
+    fn fill_quantum<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         id: ConnId,
         allowed: Allowed,
         room: usize,
-        turn: &mut TxQuantum,
+        quantum: &mut TxQuantum,
     ) -> Result<(), SendError<Frame>> {
         let Some(conn) = dp.conns.get(id) else {
             return Ok(());
@@ -182,17 +182,17 @@ impl Tx {
             };
             slot.qp.transmit(&mut context, &mut filling);
             filling.close();
-            turn.segments = filling.segments;
-            turn.fpdus = filling.fpdus;
-            turn.cost = filling.cost;
+            quantum.segments = filling.segments;
+            quantum.fpdus = filling.fpdus;
+            quantum.cost = filling.cost;
             match filling.refused {
                 Some(refused) => Err(refused),
                 None => Ok(filling.end),
             }
         });
         let local = context.counters.local_work_done - done_before;
-        turn.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
-        turn.end = match end? {
+        quantum.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
+        quantum.end = match end? {
             Some(end) => end,
             None if slot.qp.has_more_local_work() => StopReason::More,
             None => StopReason::Done,

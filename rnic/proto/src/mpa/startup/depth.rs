@@ -45,7 +45,7 @@ impl ReadDepths {
     }
 
     /// What the initiator uses after the responder's answer.
-    pub(super) fn settle(self, reply: Self) -> Result<Self, StartupError> {
+    pub(super) fn agree(self, reply: Self) -> Result<Self, StartupError> {
         let mut own = self;
         if reply.ird != NOT_NEGOTIATED {
             own.ord = own.ord.min(reply.ird);

@@ -151,7 +151,7 @@ impl Initiator {
         let (mut depths, mut rtr) = (self.options.depths, None);
         match (asked, reply.enhanced) {
             (true, Some(enhanced)) => {
-                depths = depths.settle(enhanced.depths)?;
+                depths = depths.agree(enhanced.depths)?;
                 rtr = self.choose_rtr(&enhanced)?;
                 if rtr == Some(Rtr::Read) && enhanced.depths.ird > 0 {
                     // The indication is a Read: it needs room for one.

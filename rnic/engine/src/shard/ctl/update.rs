@@ -2,7 +2,7 @@
 //! remove a client.
 //!
 //! The caller of a queue pair handles these requests at once, or leaves the queue pair in
-//! [`Datapath::asking`].
+//! [`Datapath::pending_updates`].
 
 use rnic_ipc::control::{DisconnectReason, RefusalCode};
 use rnic_ipc::id::QpNum;
@@ -25,19 +25,23 @@ impl Ctl {
         id: ConnId,
     ) {
         if let Some(qp) = dp.conns.get(id).and_then(Conn::qp) {
-            self.settle(dp, tx, qp);
+            self.update_qp(dp, tx, qp);
         }
     }
 
     /// Looks what the queue pairs ask for that are known to ask for something.
-    pub(in crate::shard) fn settle_asking<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx) {
-        while let Some(qp) = dp.next_asking() {
-            self.settle(dp, tx, qp);
+    pub(in crate::shard) fn run_pending_updates<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+    ) {
+        while let Some(qp) = dp.next_pending_update() {
+            self.update_qp(dp, tx, qp);
         }
     }
 
     /// Looks what a queue pair asks for after it was called.
-    pub(in crate::shard) fn settle<P: Port>(
+    pub(in crate::shard) fn update_qp<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
