@@ -21,8 +21,11 @@ mod queue_pool;
 mod read_response;
 mod receive;
 mod recv_queue;
+mod response;
 mod segmenter;
 mod send;
+mod source;
+mod spares;
 mod terminate;
 #[cfg(test)]
 mod tests;

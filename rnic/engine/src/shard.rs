@@ -46,7 +46,7 @@ pub use config::{ShardConfig, ShardLimits};
 use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
-pub use media::untagged_mtu;
+pub use loopback::untagged_mtu;
 use rx::Rx;
 use tx::Tx;
 

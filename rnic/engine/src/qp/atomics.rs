@@ -10,10 +10,9 @@ use rnic_proto::rdmap::{
 };
 use rnic_proto::{Msn, Qn, Stag, TaggedOffset};
 
-use super::message::Failed;
 use super::pending::Ticket;
-use super::read_response::Response;
-use super::send::Turn;
+use super::response::Response;
+use super::source::{Failed, Source};
 use super::terminate::{count_refusal, source_error};
 use super::work::Work;
 use super::{Qp, QpContext};
@@ -46,7 +45,7 @@ impl Qp {
         segment::put_atomic_request(out, msn, &request);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.atomic_requests_sent += 1;
-        self.message_done(Turn::Work);
+        self.message_done(Source::Work);
         self.send.work = None;
         Ok(())
     }

@@ -5,8 +5,7 @@ use rnic_ipc::work::{Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WR_SOLICITED, 
 use rnic_proto::rdmap::{TerminateError, segment};
 use rnic_proto::{Msn, Qn};
 
-use super::message::Failed;
-use super::send::Turn;
+use super::source::{Failed, Source};
 use super::work::Work;
 use super::{Qp, QpContext};
 
@@ -24,7 +23,7 @@ impl Qp {
         segment::put_immediate(out, solicited, msn, data);
         self.name_message(work.ticket, Qn::SEND, msn);
         ctx.counters.immediates_sent += 1;
-        self.message_done(Turn::Work);
+        self.message_done(Source::Work);
         self.work_sent(work.ticket);
         Ok(())
     }

@@ -10,9 +10,9 @@ use rnic_proto::mpa::fpdu::{Layout, MULPDU_MIN, Writer};
 use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
-use super::read_response::Response;
+use super::response::Response;
 use super::segmenter::{self, Framing, Head, Message, Payload, Progress, TxSegments, Unreadable};
-use super::send::Turn;
+use super::source::{Failed, Source};
 use super::work::{Kind, Work};
 use super::{CloseKind, Qp, QpContext};
 use crate::stag::{StagError, StagTable};
@@ -33,9 +33,6 @@ enum Next {
     /// Of the oldest response.
     Response,
 }
-
-/// The stream has failed instead: there may be a Terminate to send.
-pub(super) struct Failed;
 
 impl Qp {
     /// Writes FPDUs as long as there is something to send and `out` has room.
@@ -97,7 +94,7 @@ impl Qp {
         }
         // In the middle of a message of its own it goes on with that.
         self.send.more_local = false;
-        if self.send.in_message == Some(Turn::Work) && self.send.work.is_some() {
+        if self.send.in_message == Some(Source::Work) && self.send.work.is_some() {
             return Some(Next::Work);
         }
         // Local work is done on the way, at most a bounded number of requests, so that other connections wait
@@ -122,7 +119,7 @@ impl Qp {
         let work = work.is_some_and(|work| self.may_begin(work));
         let response = !self.send.responses.is_empty();
         match self.send.in_message.unwrap_or(self.send.turn) {
-            Turn::Work if work => Some(Next::Work),
+            Source::Work if work => Some(Next::Work),
             _ if response => Some(Next::Response),
             _ => work.then_some(Next::Work),
         }
@@ -222,7 +219,7 @@ impl Qp {
             return Err(Failed);
         }
         if !progress.is_whole {
-            self.message_goes_on(Turn::Work, progress);
+            self.message_goes_on(Source::Work, progress);
             return Ok(());
         }
         let Kind::Payload(head) = work.kind else {
@@ -342,22 +339,22 @@ impl Qp {
             Head::Tagged(_) => ctx.counters.writes_sent += 1,
             Head::Untagged(_) => ctx.counters.sends_sent += 1,
         }
-        self.message_done(Turn::Work);
+        self.message_done(Source::Work);
     }
 
     /// A message has begun, and there was no room for all of it: nothing comes between.
-    pub(super) fn message_goes_on(&mut self, turn: Turn, progress: &Progress) {
+    pub(super) fn message_goes_on(&mut self, turn: Source, progress: &Progress) {
         if progress.fpdus > 0 {
             self.send.in_message = Some(turn);
         }
     }
 
     /// A message is out: the other one's turn.
-    pub(super) fn message_done(&mut self, done: Turn) {
+    pub(super) fn message_done(&mut self, done: Source) {
         self.send.in_message = None;
         self.send.turn = match done {
-            Turn::Work => Turn::Responses,
-            Turn::Responses => Turn::Work,
+            Source::Work => Source::Responses,
+            Source::Responses => Source::Work,
         };
     }
 }

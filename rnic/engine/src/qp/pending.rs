@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::queue_pool::Spares;
+use super::spares::Spares;
 use rnic_ipc::work::{Sge, WcStatus};
 use rnic_proto::{Msn, Qn};
 use userspace_tcp::Instant;

@@ -1,67 +1,14 @@
 //! The answers to the peer's requests, in the order of the requests' Delivery: RDMA Read Responses (RFC 5040
 //! sections 5.2.2 and 5.5, rule 20) and Atomic Responses (RFC 7306 section 5.4).
 
-use rnic_proto::rdmap::{AtomicRequest, Offending, ReadRequest, Stream, segment};
-use rnic_proto::{Msn, TaggedOffset};
+use rnic_proto::rdmap::{Offending, segment};
 
-use super::message::Failed;
+use super::response::Response;
 use super::segmenter::{Head, Message, Payload, Progress, Unreadable};
-use super::send::Turn;
+use super::source::{Failed, Source};
 use super::terminate::{count_refusal, source_error};
 use super::{Qp, QpContext};
 use crate::stag::{StagError, StagTable};
-
-/// A request that is to be answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Response {
-    Read(ReadResponse),
-    Atomic { msn: Msn, request: AtomicRequest },
-}
-
-impl Response {
-    /// The peer may send another request of the same type.
-    pub(super) fn done(&self, stream: &mut Stream) {
-        match self {
-            Self::Read(_) => stream.read_response_sent(),
-            Self::Atomic { .. } => stream.atomic_response_sent(),
-        }
-    }
-}
-
-/// An RDMA Read Request that is being answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadResponse {
-    pub msn: Msn,
-    pub request: ReadRequest,
-    /// Bytes sent.
-    pub sent: u32,
-}
-
-impl ReadResponse {
-    pub(super) fn new(msn: Msn, request: ReadRequest) -> Self {
-        Self {
-            msn,
-            request,
-            sent: 0,
-        }
-    }
-
-    pub(super) fn left(&self) -> u32 {
-        self.request.size.saturating_sub(self.sent)
-    }
-
-    /// The part of the request that is not answered yet (RFC 5040 section 4.8). The source was checked not to
-    /// wrap. The sink is the peer's, and wraps as the peer's offsets do.
-    pub(super) fn rest(&self) -> ReadRequest {
-        let sent = u64::from(self.sent);
-        ReadRequest {
-            sink_to: TaggedOffset(self.request.sink_to.0.wrapping_add(sent)),
-            source_to: TaggedOffset(self.request.source_to.0.wrapping_add(sent)),
-            size: self.left(),
-            ..self.request
-        }
-    }
-}
 
 impl Qp {
     /// The oldest response, if it is to a Read. The source is checked again whenever it goes on: it may be
@@ -106,7 +53,7 @@ impl Qp {
             ctx.counters.read_responses_sent += 1;
             self.response_done(ctx);
         } else {
-            self.message_goes_on(Turn::Responses, progress);
+            self.message_goes_on(Source::Responses, progress);
         }
         Ok(())
     }
@@ -133,6 +80,6 @@ impl Qp {
         if let (Some(stream), Some(answered)) = (&mut self.stream, answered) {
             answered.done(stream);
         }
-        self.message_done(Turn::Responses);
+        self.message_done(Source::Responses);
     }
 }

@@ -12,7 +12,7 @@ use rnic_proto::{Bytes, MessageOffset, Msn, Stag, TaggedOffset};
 
 use super::message::RTR_TOKEN;
 use super::pending::{Outcome, Ticket};
-use super::read_response::{ReadResponse, Response};
+use super::response::{ReadResponse, Response};
 use super::terminate::{count_refusal, source_error, tagged_error};
 use super::{Qp, QpContext, QpCounters, elements};
 use crate::stag::{StagTable, User, WriteGrant};

@@ -9,8 +9,10 @@ use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::Rtr;
 
 use super::pending::Pending;
-use super::queue_pool::{RESPONSES_MAX, Spares};
-use super::read_response::Response;
+use super::queue_pool::RESPONSES_MAX;
+use super::response::Response;
+use super::source::Source;
+use super::spares::Spares;
 use super::work::{Kind, Work};
 
 /// What a queue pair has to send.
@@ -24,9 +26,9 @@ pub(super) struct SendSide {
     /// Requests to be answered, oldest first; at most IRD.
     pub responses: VecDeque<Response>,
     /// Whose segments are under way in the middle of a message.
-    pub in_message: Option<Turn>,
+    pub in_message: Option<Source>,
     /// Whose turn it is when both have something.
-    pub turn: Turn,
+    pub turn: Source,
     /// The peer may be sent FPDUs.
     may_send: bool,
     /// The Ready-to-Receive indication, until sent.
@@ -42,12 +44,6 @@ pub(super) struct SendSide {
     pub word_busy: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Work,
-    Responses,
-}
-
 impl SendSide {
     pub(super) fn new(ring: WorkQueueConsumer, depth: u32, places: usize) -> Self {
         Self {
@@ -57,7 +53,7 @@ impl SendSide {
             pending: Pending::new(depth.max(1) as usize),
             responses: VecDeque::new(),
             in_message: None,
-            turn: Turn::Work,
+            turn: Source::Work,
             may_send: false,
             rtr: None,
             ord: 0,
@@ -110,7 +106,7 @@ impl SendSide {
     pub(super) fn reset(&mut self) {
         self.close();
         self.pending.reset();
-        self.turn = Turn::Work;
+        self.turn = Source::Work;
         self.ord = 0;
         self.markers = Markers::Off;
         self.at = 0;

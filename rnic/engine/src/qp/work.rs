@@ -11,10 +11,9 @@ use rnic_proto::rdmap::{ReadRequest, SendKind, Stream, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 use userspace_tcp::Instant;
 
-use super::message::Failed;
 use super::pending::{Entry, Outcome, Posted, Ticket};
 use super::segmenter::{self, Head, TxSegments};
-use super::send::Turn;
+use super::source::{Failed, Source};
 use super::{Qp, QpContext};
 
 /// A work request that passed the checks.
@@ -291,7 +290,7 @@ impl Qp {
         segment::put_read_request(out, msn, &request);
         self.name_message(work.ticket, Qn::READ_REQUEST, msn);
         ctx.counters.read_requests_sent += 1;
-        self.message_done(Turn::Work);
+        self.message_done(Source::Work);
         work.sent = work.sent.saturating_add(sink.length);
         work.kind = Kind::Read(index + 1);
         self.send.work = (work.sent < work.total).then_some(work);

@@ -12,14 +12,20 @@
 use std::collections::VecDeque;
 
 use rnic_ipc::control::MpaOptions;
-use rnic_net::PathDefaults;
+use rnic_net::{ETHERNET_HEADER, PathDefaults};
 use rnic_xsk::{Frame, Packet, Umem};
 
-use super::media::untagged_mtu;
 use crate::conn::Conn;
 
 /// The port's index: no shard has so many.
 pub(super) const LOOPBACK: usize = u32::MAX as usize;
+
+/// The largest IP packet of a link whose frames have so many bytes, and no VLAN tag.
+pub fn untagged_mtu(frame_bytes: usize) -> u32 {
+    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
+    // No IP packet has more.
+    u32::from(u16::try_from(most).unwrap_or(u16::MAX))
+}
 
 /// What was transmitted and not received yet.
 #[derive(Debug)]

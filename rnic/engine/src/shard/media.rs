@@ -9,20 +9,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rnic_net::{ETHERNET_HEADER, Path, PathDefaults};
+use rnic_net::{Path, PathDefaults};
 use rnic_xsk::Port;
 
 use super::datapath::Datapath;
-use super::loopback::LOOPBACK;
+use super::loopback::{LOOPBACK, untagged_mtu};
 use crate::command::CommandError;
 use crate::conn::Conn;
-
-/// The largest IP packet of a link whose frames have so many bytes, and no VLAN tag.
-pub fn untagged_mtu(frame_bytes: usize) -> u32 {
-    let most = frame_bytes.saturating_sub(ETHERNET_HEADER);
-    // No IP packet has more.
-    u32::from(u16::try_from(most).unwrap_or(u16::MAX))
-}
 
 impl<P: Port> Datapath<P> {
     /// Whether this port is the interface's.
