@@ -23,7 +23,6 @@ mod loopback;
 mod metrics;
 mod open;
 pub mod pcapng;
-mod port;
 mod reconfigure;
 mod refuse;
 mod room;

@@ -7,7 +7,7 @@ use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::{KnownFlows, Steering};
-use rnic_xsk::{FramePool, InternalPort, Umem, XskPort};
+use rnic_xsk::{DevicePort, FramePool, InternalPort, Umem, XskPort};
 use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -19,7 +19,6 @@ use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach};
-use crate::port::DevicePort;
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, Limits, LoopbackUse, loopback};
@@ -292,7 +291,7 @@ fn shard_config(
 /// Has the shard driven as the configuration says, from now on, its time zero; what it sees goes to `tap`.
 fn driver(
     config: &DeviceConfig,
-    shard: Shard<DevicePort>,
+    shard: Shard<DevicePort<XskPort>>,
     tap: Option<Tap>,
 ) -> Result<Driver, DeviceError> {
     let mut engine = Engine::new(shard, Instant::now());

@@ -6,9 +6,8 @@
 //! free frames, is lost and counted, as at a switch: a slow receiver never holds up what its sender has for
 //! others. Neither end ever waits for the other. A port may be slept on: see [`Port::poll_fd`].
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::error::XskError;
@@ -16,9 +15,14 @@ use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
+use crate::send_queue::{Fate, SendQueue};
 use crate::umem::{ChunkSize, Umem};
 
 mod bell;
+#[cfg_attr(loom, path = "internal_port/modelled.rs")]
+mod event_fd;
+#[cfg(all(test, loom))]
+mod models;
 mod queue;
 
 use bell::Bell;
@@ -27,20 +31,21 @@ use queue::Queue;
 /// One end of an internal link.
 #[derive(Debug)]
 pub struct InternalPort {
-    umem: Umem,
-    /// The link's frames that are free to be sent in.
-    free: FramePool,
-    outbound: Arc<Direction>,
+    queue: SendQueue,
+    outbound: Outbound,
     inbound: Arc<Direction>,
-    /// Taken by `transmit`, not flushed yet, oldest first.
-    queued: VecDeque<(Frame, u64)>,
-    /// Sent, for `completed`, oldest first.
-    done: VecDeque<(Frame, u64)>,
-    depth: usize,
-    frame_capacity: usize,
     /// The receiver said that it would sleep, and has not looked since.
     slept: bool,
     statistics: PortStatistics,
+}
+
+/// The sender's part of a direction.
+#[derive(Debug)]
+struct Outbound {
+    /// The link's frames that are free to be sent in.
+    free: FramePool,
+    direction: Arc<Direction>,
+    frame_capacity: usize,
 }
 
 /// What goes one way, and whom it wakes.
@@ -71,14 +76,13 @@ impl InternalPort {
         let (to_b, free_to_b) = Direction::new(depth, frame_capacity)?;
         let (to_a, free_to_a) = Direction::new(depth, frame_capacity)?;
         let end = |umem: &Umem, free, outbound: &Arc<_>, inbound: &Arc<_>| InternalPort {
-            umem: umem.clone(),
-            free,
-            outbound: Arc::clone(outbound),
+            queue: SendQueue::new(umem, depth as usize),
+            outbound: Outbound {
+                free,
+                direction: Arc::clone(outbound),
+                frame_capacity,
+            },
             inbound: Arc::clone(inbound),
-            queued: VecDeque::with_capacity(depth as usize),
-            done: VecDeque::with_capacity(depth as usize),
-            depth: depth as usize,
-            frame_capacity,
             slept: false,
             statistics: PortStatistics::default(),
         };
@@ -88,27 +92,36 @@ impl InternalPort {
         ))
     }
 
+    /// The other end may have gone on sending without waking this one.
+    #[inline(never)]
+    fn wake_up(&mut self) {
+        self.slept = false;
+        self.inbound.bell.wake_up();
+    }
+}
+
+impl Outbound {
     /// Copies a frame into the link; `false` when it is full, or the frame larger than it carries.
-    fn send(&mut self, frame: &Frame) -> bool {
-        let bytes = self.umem.bytes(frame);
+    fn send(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > self.frame_capacity {
             return false;
         }
         let Some(mut copy) = self.free.alloc() else {
             return false;
         };
-        let link = &self.outbound;
+        let link = &self.direction;
         link.umem.bytes_mut(&mut copy)[..bytes.len()].copy_from_slice(bytes);
         copy.set_len(bytes.len());
         // It has a place for each of the link's frames.
         link.sent.push(copy).is_ok()
     }
 
-    /// The other end may have gone on sending without waking this one.
-    #[inline(never)]
-    fn wake_up(&mut self) {
-        self.slept = false;
-        self.inbound.bell.wake_up();
+    /// Frames that were received are free. The one that came back last is used first: the processor still
+    /// has it in its caches.
+    fn take_returned(&mut self) {
+        while let Some(frame) = self.direction.returned.pop() {
+            self.free.free(frame);
+        }
     }
 }
 
@@ -135,14 +148,15 @@ fn chunk_for(bytes: usize) -> ChunkSize {
 
 impl Port for InternalPort {
     fn umem(&self) -> &Umem {
-        &self.umem
+        self.queue.umem()
     }
 
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
         if self.slept {
             self.wake_up();
         }
-        let most = self.umem.chunk().chunk_capacity();
+        let umem = self.queue.umem();
+        let most = umem.chunk().chunk_capacity();
         let (mut count, mut looked) = (0, 0);
         // Those that are lost count as well: their sender may be as fast as this.
         while looked < max
@@ -151,7 +165,7 @@ impl Port for InternalPort {
             looked += 1;
             let bytes = self.inbound.umem.bytes(&frame);
             let enough = pool.available() >= Packet::frames_for(bytes.len(), most);
-            let packet = enough.then(|| Packet::from_bytes(&self.umem, pool, bytes));
+            let packet = enough.then(|| Packet::from_bytes(umem, pool, bytes));
             match packet.flatten() {
                 Some(packet) => {
                     self.statistics.received += 1;
@@ -168,48 +182,34 @@ impl Port for InternalPort {
     }
 
     fn transmit_room(&mut self) -> usize {
-        self.depth
-            .saturating_sub(self.queued.len() + self.done.len())
+        self.queue.room()
     }
 
     fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
-        assert!(self.umem.owns(&frame), "a frame of another UMEM");
-        if self.transmit_room() == 0 {
-            self.statistics.transmit_ring_full += 1;
-            return Err(frame);
-        }
-        self.statistics.transmitted += 1;
-        self.statistics.transmitted_bytes += frame.len() as u64;
-        self.queued.push_back((frame, cookie));
-        Ok(())
+        self.queue.push(frame, cookie, &mut self.statistics)
     }
 
     fn flush(&mut self) -> Result<(), XskError> {
-        if self.queued.is_empty() {
+        if self.queue.unsent() == 0 {
             return Ok(());
         }
-        // The frame that came back last is used first: the processor still has it in its caches.
-        while let Some(frame) = self.outbound.returned.pop() {
-            self.free.free(frame);
-        }
-        while let Some((frame, cookie)) = self.queued.pop_front() {
-            if !self.send(&frame) {
-                self.statistics.send_dropped += 1;
-            }
-            self.done.push_back((frame, cookie));
-        }
-        self.statistics.send_calls += u64::from(self.outbound.bell.ring());
+        let link = &mut self.outbound;
+        link.take_returned();
+        self.queue
+            .flush(&mut self.statistics, |bytes| match link.send(bytes) {
+                true => Fate::Sent,
+                false => Fate::Lost,
+            });
+        self.statistics.send_calls += u64::from(link.direction.bell.ring());
         Ok(())
     }
 
     fn unsent(&mut self) -> usize {
-        self.queued.len()
+        self.queue.unsent()
     }
 
     fn completed(&mut self) -> Option<(Frame, u64)> {
-        let done = self.done.pop_front()?;
-        self.statistics.completed += 1;
-        Some(done)
+        self.queue.completed(&mut self.statistics)
     }
 
     fn refill(&mut self, _: &mut FramePool) {}
@@ -218,17 +218,17 @@ impl Port for InternalPort {
         self.slept = true;
         self.inbound.bell.prepare_sleep();
         if !self.inbound.sent.is_empty() {
-            // Whoever sent it may not have seen that this end sleeps.
-            self.inbound.bell.ring();
+            // Its sender may not have seen that this end sleeps.
+            self.inbound.bell.end_sleep();
         }
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.inbound.bell.as_fd())
+        self.inbound.bell.fd()
     }
 
     fn frame_capacity(&self) -> usize {
-        self.frame_capacity
+        self.outbound.frame_capacity
     }
 
     fn statistics(&self) -> PortStatistics {

@@ -4,14 +4,15 @@
 //! the pool. Whoever has the `Frame` has the bytes; using a frame twice does not compile. An Ethernet
 //! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of bytes over several
 //! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue
-//! ([`XskPort`]), one end of a link between two devices of one process ([`InternalPort`]), or one end of a
-//! link in memory for tests ([`MemoryPort`]).
+//! ([`XskPort`]), one end of a link between two devices of one process ([`InternalPort`]), one of either
+//! ([`DevicePort`]), or one end of a link in memory for tests ([`MemoryPort`]).
 //!
 //! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,
 //! each with its invariant at the top.
 
 #![deny(unsafe_code)]
 
+mod device_port;
 mod error;
 mod frame;
 mod internal_port;
@@ -21,10 +22,13 @@ mod pool;
 mod port;
 #[allow(unsafe_code)]
 pub mod prefetch;
+mod send_queue;
+mod sync;
 #[allow(unsafe_code)]
 mod umem;
 mod xsk_port;
 
+pub use device_port::DevicePort;
 pub use error::{Request, XskError};
 pub use frame::Frame;
 pub use internal_port::InternalPort;

@@ -3,7 +3,6 @@
 //! Transmitted frames are copied to the wire and complete at once; received ones are copied from
 //! the wire into frames of the receiver's pool, of one chunk each, as a kernel would.
 
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
+use crate::send_queue::{Fate, SendQueue};
 use crate::umem::Umem;
 
 mod wire;
@@ -21,14 +21,9 @@ use wire::Wire;
 /// One end of a link in memory.
 #[derive(Debug)]
 pub struct MemoryPort {
-    umem: Umem,
     outbound: Arc<Wire>,
     inbound: Arc<Wire>,
-    /// Taken by `transmit`, not flushed yet, oldest first.
-    queued: VecDeque<(Frame, u64)>,
-    /// Sent, for `completed`, oldest first.
-    done: VecDeque<(Frame, u64)>,
-    depth: usize,
+    queue: SendQueue,
     statistics: PortStatistics,
 }
 
@@ -64,12 +59,9 @@ impl MemoryPort {
 
     fn new(umem: &Umem, outbound: Arc<Wire>, inbound: Arc<Wire>, depth: usize) -> MemoryPort {
         MemoryPort {
-            umem: umem.clone(),
             outbound,
             inbound,
-            queued: VecDeque::with_capacity(depth),
-            done: VecDeque::with_capacity(2 * depth),
-            depth,
+            queue: SendQueue::new(umem, depth),
             statistics: PortStatistics::default(),
         }
     }
@@ -99,11 +91,12 @@ impl MemoryWire {
 
 impl Port for MemoryPort {
     fn umem(&self) -> &Umem {
-        &self.umem
+        self.queue.umem()
     }
 
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
-        let most = self.umem.chunk().chunk_capacity();
+        let umem = self.queue.umem();
+        let most = umem.chunk().chunk_capacity();
         let mut count = 0;
         while count < max
             && let Some(len) = self.inbound.next_len()
@@ -114,7 +107,6 @@ impl Port for MemoryPort {
                 self.statistics.receive_no_frame += 1;
                 break;
             }
-            let umem = &self.umem;
             let mut packet = None;
             self.inbound
                 .pop(|bytes| packet = Packet::from_bytes(umem, pool, bytes));
@@ -128,46 +120,34 @@ impl Port for MemoryPort {
     }
 
     fn transmit_room(&mut self) -> usize {
-        // Never more taken and not given back than `done` has room for.
-        self.depth
-            .saturating_sub(self.queued.len() + self.done.len())
+        self.queue.room()
     }
 
     fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
-        assert!(self.umem.owns(&frame), "a frame of another UMEM");
-        if self.transmit_room() == 0 {
-            self.statistics.transmit_ring_full += 1;
-            return Err(frame);
-        }
-        self.statistics.transmitted += 1;
-        self.statistics.transmitted_bytes += frame.len() as u64;
-        self.queued.push_back((frame, cookie));
-        Ok(())
+        self.queue.push(frame, cookie, &mut self.statistics)
     }
 
     fn flush(&mut self) -> Result<(), XskError> {
-        while let Some((frame, _)) = self.queued.front() {
-            if !self.outbound.push(self.umem.bytes(frame)) {
-                if frame.len() <= self.outbound.frame_capacity() {
-                    self.statistics.send_busy += 1;
-                    break;
-                }
+        let wire = &self.outbound;
+        self.queue.flush(&mut self.statistics, |bytes| {
+            if wire.push(bytes) {
+                Fate::Sent
+            } else if bytes.len() <= wire.frame_capacity() {
+                Fate::Waits
+            } else {
                 // Larger than the other end's frames: lost, as on a link with a smaller MTU.
-                self.statistics.send_dropped += 1;
+                Fate::Lost
             }
-            self.done.extend(self.queued.pop_front());
-        }
+        });
         Ok(())
     }
 
     fn unsent(&mut self) -> usize {
-        self.queued.len()
+        self.queue.unsent()
     }
 
     fn completed(&mut self) -> Option<(Frame, u64)> {
-        let done = self.done.pop_front()?;
-        self.statistics.completed += 1;
-        Some(done)
+        self.queue.completed(&mut self.statistics)
     }
 
     fn refill(&mut self, _: &mut FramePool) {}
@@ -179,7 +159,7 @@ impl Port for MemoryPort {
     }
 
     fn frame_capacity(&self) -> usize {
-        self.umem.frame_capacity()
+        self.umem().frame_capacity()
     }
 
     fn statistics(&self) -> PortStatistics {

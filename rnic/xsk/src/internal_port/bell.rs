@@ -1,57 +1,67 @@
 //! Wakes a receiver that sleeps, and costs no system call while it does not.
 //!
 //! Receiver: says that it sleeps, then looks once more. Sender: sends, then looks whether the receiver
-//! sleeps. A fence stands between the two on either side, so one of them sees the other's.
+//! sleeps. A fence stands between the two on either side, so one of them sees the other's. Both change the
+//! flag by swaps, so that their changes have one order.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::os::fd::BorrowedFd;
 
-use rustix::event::EventfdFlags;
+use super::event_fd::EventFd;
+use crate::sync::{AtomicBool, Ordering, fence};
 
 #[derive(Debug)]
 pub(super) struct Bell {
     /// Readable when it was rung for a sleep; nobody but the two ends has it.
-    fd: OwnedFd,
+    fd: EventFd,
     sleeps: AtomicBool,
 }
 
 impl Bell {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            fd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            fd: EventFd::new()?,
             sleeps: AtomicBool::new(false),
         })
     }
 
     /// By the receiver, which has to look for what came once more after this.
     pub(super) fn prepare_sleep(&self) {
-        self.sleeps.store(true, Ordering::Relaxed);
+        self.sleeps.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
+    }
+
+    /// By the receiver, which found something before it sleeps: the sleep ends at once.
+    pub(super) fn end_sleep(&self) {
+        self.fd.signal();
     }
 
     /// By the receiver, which looks for what came after this.
     pub(super) fn wake_up(&self) {
-        self.sleeps.store(false, Ordering::Relaxed);
-        // EAGAIN: something else woke it. A ring that is on its way ends the next sleep early.
-        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        self.sleeps.swap(false, Ordering::AcqRel);
+        // Something else may have woken it. A ring that is on its way ends the next sleep early.
+        self.fd.clear();
     }
 
     /// By the sender, after it sent; says whether a system call was made.
     pub(super) fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         let sleeps =
-            self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed);
+            self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::AcqRel);
         if sleeps {
-            // A full counter is as good as a wake-up.
-            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+            self.fd.signal();
         }
         sleeps
     }
-}
 
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    /// What the receiver sleeps on.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_fd()
+    }
+
+    /// Whether a sleep ends.
+    #[cfg(all(test, loom))]
+    pub(super) fn is_rung(&self) -> bool {
+        self.fd.is_readable()
     }
 }

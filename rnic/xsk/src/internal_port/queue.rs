@@ -3,10 +3,10 @@
 //! A place is its pusher's until `pushed` has passed it, and its popper's until `popped` has: so its lock is
 //! always free, and only tried. More threads than the two would lose frames, and nothing worse.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::TryLockError;
 
 use crate::frame::Frame;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Queue {

@@ -4,13 +4,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::*;
 
-struct End {
-    port: InternalPort,
-    pool: FramePool,
+pub(super) struct End {
+    pub(super) port: InternalPort,
+    pub(super) pool: FramePool,
 }
 
 impl End {
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         let mut frame = self.pool.alloc_for(bytes.len()).unwrap();
         let umem = self.port.umem().clone();
         umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
@@ -19,7 +19,7 @@ impl End {
         self.port.flush().unwrap();
     }
 
-    fn complete(&mut self) -> usize {
+    pub(super) fn complete(&mut self) -> usize {
         let mut count = 0;
         while let Some((frame, cookie)) = self.port.completed() {
             assert_eq!(self.port.umem().bytes(&frame)[0], cookie as u8);
@@ -30,7 +30,7 @@ impl End {
     }
 
     /// What there is to receive, by frame.
-    fn receive(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         while self.port.receive(&mut self.pool, &mut packets, 64) > 0 {}
         let umem = self.port.umem().clone();
@@ -54,14 +54,14 @@ impl End {
     }
 }
 
-fn link((a, b): (ChunkSize, ChunkSize), frames: u32, depth: u32) -> [End; 2] {
+pub(super) fn link((a, b): (ChunkSize, ChunkSize), frames: u32, depth: u32) -> [End; 2] {
     let (umem_a, pool_a) = Umem::heap(frames, a);
     let (umem_b, pool_b) = Umem::heap(frames, b);
     let (port_a, port_b) = InternalPort::pair(&umem_a, &umem_b, depth).unwrap();
     [(port_a, pool_a), (port_b, pool_b)].map(|(port, pool)| End { port, pool })
 }
 
-const SMALL: (ChunkSize, ChunkSize) = (ChunkSize::Bytes2048, ChunkSize::Bytes2048);
+pub(super) const SMALL: (ChunkSize, ChunkSize) = (ChunkSize::Bytes2048, ChunkSize::Bytes2048);
 
 #[test]
 fn frames_arrive_in_order_with_their_bytes_and_come_back_with_their_cookies() {

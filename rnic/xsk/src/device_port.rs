@@ -2,19 +2,23 @@
 
 use std::os::fd::BorrowedFd;
 
-use rnic_xsk::{
-    Frame, FramePool, InternalPort, Packet, Port, PortStatistics, Umem, XskError, XskPort,
-};
+use crate::error::XskError;
+use crate::frame::Frame;
+use crate::internal_port::InternalPort;
+use crate::packet::Packet;
+use crate::pool::FramePool;
+use crate::port::{Port, PortStatistics};
+use crate::umem::Umem;
 
-/// A port of either kind.
+/// A port of either kind; `Q` is a queue of the interface.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a device has few of them, which stay where they are, and mostly queues"
 )]
-pub(crate) enum DevicePort {
+pub enum DevicePort<Q> {
     /// A queue of the interface.
-    Queue(XskPort),
+    Queue(Q),
     /// A link to another device of this process.
     Internal(InternalPort),
 }
@@ -29,7 +33,7 @@ macro_rules! either {
     };
 }
 
-impl Port for DevicePort {
+impl<Q: Port> Port for DevicePort<Q> {
     #[inline]
     fn umem(&self) -> &Umem {
         either!(self, port => port.umem())
