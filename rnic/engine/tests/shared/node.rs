@@ -18,7 +18,7 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::Completion;
 use rnic_net::{Path, PathDefaults};
 use rnic_proto::Stag;
-use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+use rnic_xsk::{ChunkSize, DevicePort, FramePool, InternalPort, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;
 
 /// Bytes of a node's memory, registered or not.
@@ -41,11 +41,11 @@ const PORT: u16 = 7174;
 const DOORBELLS: u32 = 64;
 
 pub struct Node {
-    pub shard: Shard<MemoryPort>,
+    pub shard: Shard<DevicePort<MemoryPort>>,
     pub wire: MemoryWire,
     pub address: SocketAddr,
     pub arena: Arc<SharedMemory>,
-    frames: usize,
+    pub frames: usize,
     mac: [u8; 6],
     mtu: u32,
     loopback_mtu: u32,
@@ -91,18 +91,33 @@ impl Settings {
             tight_cq: 16,
         }
     }
+
+    /// Frames for its MTU.
+    pub fn memory(&self) -> (Umem, FramePool) {
+        let chunk = ChunkSize::for_mtu(self.shard.path_defaults.mtu).unwrap();
+        Umem::heap(self.frames, chunk)
+    }
 }
 
 impl Node {
-    /// Node number `index`.
-    pub fn new(index: usize, settings: Settings) -> Self {
+    /// Node number `index`, with [its memory](Settings::memory) and ends of internal links to other nodes.
+    pub fn new(
+        index: usize,
+        settings: Settings,
+        (umem, pool): (Umem, FramePool),
+        links: Vec<InternalPort>,
+    ) -> Self {
         let mtu = settings.shard.path_defaults.mtu;
-        let chunk = ChunkSize::for_mtu(mtu).unwrap();
-        let (umem, pool) = Umem::heap(settings.frames, chunk);
         let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
         let (doorbells, engine) = doorbells();
+        let config = ShardConfig {
+            internal_links: links.len(),
+            ..settings.shard
+        };
+        let links = links.into_iter().map(DevicePort::Internal);
+        let ports = std::iter::once(DevicePort::Queue(port)).chain(links);
         let mut node = Self {
-            shard: Shard::new(settings.shard, pool, vec![port], Instant::ZERO),
+            shard: Shard::new(config, pool, ports.collect(), Instant::ZERO),
             wire,
             address: format!("198.18.0.{}:{PORT}", index + 1).parse().unwrap(),
             arena: Arc::new(SharedMemory::private(ARENA).unwrap()),

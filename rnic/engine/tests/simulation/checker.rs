@@ -178,7 +178,7 @@ impl Simulation {
     fn may_fail(&mut self, party: Party, status: WcStatus, queue: usize, errors: &[WcStatus]) {
         let stream = &self.streams[party.stream];
         let opening = stream.ends[party.end].life == Life::Opening;
-        if opening && !self.calm && !stream.is_doomed() {
+        if opening && !self.is_calm() && !stream.is_doomed() {
             // The event that says so comes behind the completions.
             self.doom_somehow(party.stream, "no connection over a bad network");
         }
@@ -290,8 +290,8 @@ impl Simulation {
                 request, remote, ..
             } => {
                 let port = remote.port();
-                let stream = self.streams.iter().find(|stream| stream.port == port);
-                let end = &stream.unwrap().ends[1];
+                let stream = self.streams.iter().position(|it| it.port == port).unwrap();
+                let end = &self.streams[stream].ends[1];
                 let (qp, mpa) = (end.qp, end.mpa);
                 let private_data = Vec::new();
                 let accept = Command::Accept {
@@ -300,10 +300,10 @@ impl Simulation {
                     mpa,
                     private_data: private_data.clone(),
                 };
-                if self.nodes[node].execute(accept, self.now).is_err() {
+                self.streams[stream].accepted = self.nodes[node].execute(accept, self.now).is_ok();
+                if !self.streams[stream].accepted {
                     // The queue pair was destroyed meanwhile, or the request is gone.
-                    let streams = &mut self.streams.iter();
-                    assert!(streams.any(|s| s.port == port && s.is_doomed()));
+                    assert!(self.streams[stream].is_doomed());
                     let reject = Command::Reject {
                         request,
                         private_data,
@@ -342,7 +342,7 @@ impl Simulation {
     fn opening_failed(&mut self, node: usize, qp: u32, reason: DisconnectReason) {
         let party = self.ends[&(node, qp)];
         let doomed = self.streams[party.stream].is_doomed();
-        assert!(doomed || !self.calm, "no connection: {reason:?}");
+        assert!(doomed || !self.is_calm(), "no connection: {reason:?}");
         self.doom_somehow(party.stream, "no connection");
         self.ended(party, None);
     }
@@ -368,7 +368,7 @@ impl Simulation {
             .causes
             .iter()
             .any(|c| c.reasons[party.end].contains(&reason));
-        let blurred = !self.calm || stream.causes.len() > 1;
+        let blurred = !self.is_calm() || stream.causes.len() > 1;
         // After a FIN no Terminate says what it would have said.
         let untold = match reason {
             DisconnectReason::PeerFault { control } => stream.causes.iter().any(|cause| {

@@ -13,6 +13,7 @@ mod checker;
 mod extended;
 #[path = "../shared/impairment.rs"]
 mod impairment;
+mod joined;
 mod memory;
 mod network;
 #[path = "../shared/node.rs"]
@@ -36,18 +37,29 @@ use run::Size;
 
 const TWO: Size = Size {
     nodes: 2,
+    joined: 0,
     streams: 3,
     actions: 120,
 };
 const EIGHT: Size = Size {
     nodes: 8,
+    joined: 0,
     streams: 10,
     actions: 160,
+};
+/// Three interfaces of one host, and another host.
+const JOINED: Size = Size {
+    nodes: 4,
+    joined: 3,
+    streams: 6,
+    actions: 140,
 };
 
 /// Seeds of all tests of two RNICs together, and of all tests of eight.
 const SEEDS_OF_TWO: u64 = 10_000;
 const SEEDS_OF_EIGHT: u64 = 2_000;
+/// And of those with interfaces that are joined by internal links.
+const SEEDS_OF_JOINED: u64 = 2_000;
 
 /// Names the seed that failed.
 struct Named(String);
@@ -91,6 +103,8 @@ parts! {
     eight_rnics_part_2: "eight_rnics" EIGHT SEEDS_OF_EIGHT 1 of 4,
     eight_rnics_part_3: "eight_rnics" EIGHT SEEDS_OF_EIGHT 2 of 4,
     eight_rnics_part_4: "eight_rnics" EIGHT SEEDS_OF_EIGHT 3 of 4,
+    joined_rnics_part_1: "joined_rnics" JOINED SEEDS_OF_JOINED 0 of 2,
+    joined_rnics_part_2: "joined_rnics" JOINED SEEDS_OF_JOINED 1 of 2,
 }
 
 /// What the programs are to reach, by the counters of those who notice.
@@ -134,17 +148,36 @@ const REACHED: [&str; 37] = [
     "rx_bad_tcp_checksum",
 ];
 
-#[test]
-fn the_programs_reach_what_they_are_for() {
+/// What those of joined interfaces are to reach.
+const REACHED_BY_LINKS: [&str; 6] = [
+    "streams_over_links",
+    "frames_lost_by_links",
+    "shards_woken_by_links",
+    "shards_halted",
+    "shards_gone",
+    "queue_pairs_reset",
+];
+
+fn assert_reached(size: Size, seeds: std::ops::Range<u64>, names: &[&str]) {
     let mut sums = BTreeMap::new();
-    for seed in 1..400 {
-        for (name, count) in run::run(seed, TWO) {
+    for seed in seeds {
+        for (name, count) in run::run(seed, size) {
             *sums.entry(name).or_insert(0) += count;
         }
     }
-    for name in REACHED {
-        assert!(sums[name] > 0, "{name} is never counted");
+    for name in names {
+        let found = sums.get(*name);
+        assert!(
+            found.is_some_and(|count| *count > 0),
+            "{name} is never counted"
+        );
     }
+}
+
+#[test]
+fn the_programs_reach_what_they_are_for() {
+    assert_reached(TWO, 1..400, &REACHED);
+    assert_reached(JOINED, 1..100, &REACHED_BY_LINKS);
 }
 
 #[test]
@@ -152,5 +185,10 @@ fn a_seed_replays_exactly() {
     for seed in 1..20 {
         assert_eq!(run::run(seed, TWO), run::run(seed, TWO), "seed {seed}");
         assert_eq!(run::run(seed, EIGHT), run::run(seed, EIGHT), "seed {seed}");
+        assert_eq!(
+            run::run(seed, JOINED),
+            run::run(seed, JOINED),
+            "seed {seed}"
+        );
     }
 }

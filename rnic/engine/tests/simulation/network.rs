@@ -44,6 +44,8 @@ pub struct Network {
     guarded: BTreeSet<u16>,
     /// Initiators' ports of the streams that were.
     damaged: Vec<u16>,
+    /// Initiators' ports of the streams that go over an internal link.
+    kept_out: BTreeSet<u16>,
 }
 
 impl Network {
@@ -55,12 +57,18 @@ impl Network {
             sent: 0,
             guarded: BTreeSet::new(),
             damaged: Vec::new(),
+            kept_out: BTreeSet::new(),
         }
     }
 
     /// From here on this stream's bytes are FPDUs with CRCs.
     pub fn guard(&mut self, port: u16) {
         self.guarded.insert(port);
+    }
+
+    /// Nothing of this stream may be seen here.
+    pub fn keep_out(&mut self, port: u16) {
+        self.kept_out.insert(port);
     }
 
     /// The next stream that was damaged slyly.
@@ -73,6 +81,11 @@ impl Network {
         let mut frames: Vec<Vec<u8>> = Vec::new();
         let mut frame = Vec::new();
         while wire.take(&mut frame) {
+            if !self.kept_out.is_empty() {
+                let found = tcp_frames::ports(&frame).into_iter().flatten();
+                let strayed = found.into_iter().find(|port| self.kept_out.contains(port));
+                assert_eq!(strayed, None, "on the network, and of an internal link");
+            }
             let join = self.random.chance(self.manners.join);
             let before = frames.last_mut().filter(|_| join);
             if !before.is_some_and(|before| tcp_frames::join(before, &frame)) {
@@ -120,6 +133,11 @@ impl Network {
             self.flying[node].pop();
         }
         any
+    }
+
+    /// Nobody takes what arrives at a node.
+    pub fn discard(&mut self, node: usize) {
+        self.flying[node].clear();
     }
 
     /// When the next frame arrives at a node.

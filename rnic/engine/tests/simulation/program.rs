@@ -37,6 +37,9 @@ impl Simulation {
         let stream = self.random.below(self.streams.len() as u64) as usize;
         let end = self.random.below(2) as usize;
         let party = Party { stream, end };
+        if self.is_gone(self.end_of(party).node) {
+            return;
+        }
         match self.random.below(100) {
             0..17 => self.post_write(party, false),
             17..21 => self.post_write(party, true),

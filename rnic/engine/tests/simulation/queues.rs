@@ -136,12 +136,25 @@ impl Simulation {
     pub fn remove_srqs(&mut self) {
         for queue in std::mem::take(&mut self.srqs) {
             let (node, srq) = (queue.node, queue.id);
+            if self.is_gone(node) {
+                continue;
+            }
             let command = Command::RemoveSrq { srq };
             self.nodes[node].execute(command, self.now).unwrap();
             for receive in queue.receives {
                 self.memories[node].unlock(receive.id);
                 // Not one byte was placed.
                 self.memories[node].filled(receive.id, &[]);
+            }
+        }
+    }
+
+    /// Its node is gone.
+    pub fn forget_srqs(&mut self, node: usize) {
+        for srq in self.srqs.iter_mut().filter(|srq| srq.node == node) {
+            for receive in std::mem::take(&mut srq.receives) {
+                self.memories[node].unlock(receive.id);
+                self.memories[node].given_up(receive.id);
             }
         }
     }

@@ -17,18 +17,22 @@ const TIME_WAIT: Duration = Duration::from_secs(200);
 
 /// So many streams of a thousand are of a node with itself.
 const LOOPBACK: u64 = 200;
+/// After so many actions of a thousand something happens to a joined host itself.
+const DISTURBED: u64 = 50;
 
 /// What a seed's world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub nodes: usize,
+    /// How many of them are of one host, and joined by internal links.
+    pub joined: usize,
     pub streams: u64,
     pub actions: u64,
 }
 
 /// Runs a seed, and gives the sums of the nodes' counters.
 pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
-    let mut it = Simulation::new(seed, size.nodes);
+    let mut it = Simulation::new(seed, size);
     let streams = 1 + it.random.below(size.streams);
     for _ in 0..streams {
         let from = it.random.below(size.nodes as u64) as usize;
@@ -44,6 +48,9 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
     let pace = 100 + it.random.below(700);
     for _ in 0..actions {
         it.act();
+        if !it.host.is_empty() && it.random.chance(DISTURBED) {
+            it.disturb();
+        }
         if it.random.chance(pace) {
             it.step();
         }
@@ -53,6 +60,10 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
     }
     it.bring_to_rest();
     it.take_down();
+    let lost = it.lost_by_links();
+    if lost > 0 {
+        it.happened.insert("frames_lost_by_links".into(), lost);
+    }
     let mut sums = std::mem::take(&mut it.happened);
     for (name, count) in it.nodes.iter_mut().flat_map(|node| node.counters()) {
         *sums.entry(name).or_insert(0) += count;
@@ -66,12 +77,19 @@ impl Simulation {
         let (qp, mpa, from, to) = (ours.qp, ours.mpa, ours.node, theirs.node);
         let mut local = self.nodes[from].address;
         local.set_port(self.streams[stream].port);
+        let (internal_link, path) = match self.streams[stream].internal {
+            true => {
+                let (link, path) = self.internal_path(from, to);
+                (Some(link), path)
+            }
+            false => (None, self.nodes[from].path_to(&self.nodes[to])),
+        };
         let command = Command::Connect {
             qp,
             local,
             remote: self.nodes[to].address,
-            path: self.nodes[from].path_to(&self.nodes[to]),
-            internal_link: None,
+            path,
+            internal_link,
             mpa,
             private_data: Vec::new(),
         };
@@ -79,7 +97,7 @@ impl Simulation {
         self.due[from] = true;
     }
 
-    fn parties(&self) -> Vec<Party> {
+    pub fn parties(&self) -> Vec<Party> {
         let streams = 0..self.streams.len();
         streams
             .flat_map(|stream| [0, 1].map(|end| Party { stream, end }))
@@ -94,17 +112,19 @@ impl Simulation {
             }
         }
         let rests = |it: &Self| {
-            it.streams.iter().all(|stream| {
-                if stream.is_doomed() {
-                    let certain = stream.certain_cause().is_some() && it.calm;
-                    return !certain || stream.ends.iter().all(|end| !end.is_alive());
-                }
-                stream.ends.iter().all(|end| {
-                    let delivered = end.line.iter().all(|m| m.what.is_request());
-                    let waiting = end.sq.iter().any(|posted| posted.signaled);
-                    delivered && !waiting
+            let noticed = it.parties().into_iter().all(|party| it.has_noticed(party));
+            noticed
+                && it.streams.iter().all(|stream| {
+                    if stream.is_doomed() {
+                        let certain = stream.certain_cause().is_some() && it.is_calm();
+                        return !certain || stream.ends.iter().all(|end| !end.is_alive());
+                    }
+                    stream.ends.iter().all(|end| {
+                        let delivered = end.line.iter().all(|m| m.what.is_request());
+                        let waiting = end.sq.iter().any(|posted| posted.signaled);
+                        delivered && !waiting
+                    })
                 })
-            })
         };
         let done = self.run_until(PATIENCE, rests);
         assert!(done, "work that is never done: {:#?}", self.streams);

@@ -10,11 +10,13 @@ use rnic_proto::Stag;
 use userspace_tcp::Instant;
 
 use crate::impairment::Impairment;
+use crate::joined::Host;
 use crate::memory::{Memory, Party};
 use crate::network::{Manners, Network};
 use crate::node::{ARENA, CQS, MAX_SGE, Node, Settings, TIGHT_CQ};
 use crate::queues::{SharedQueue, Wishes};
 use crate::random::Random;
+use crate::run::Size;
 use crate::stream::{Cause, End, Life, Stream};
 use crate::windows::WindowObject;
 
@@ -101,6 +103,7 @@ pub struct Simulation {
     pub wishes: Vec<Wishes>,
     pub streams: Vec<Stream>,
     pub network: Network,
+    pub host: Host,
     /// The network loses and damages nothing.
     pub calm: bool,
     pub now: Instant,
@@ -118,7 +121,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    pub fn new(seed: u64, nodes: usize) -> Self {
+    pub fn new(seed: u64, size: Size) -> Self {
+        let nodes = size.nodes;
         let mut random = Random::new(seed);
         let manners = manners(&mut random);
         // Frames of some take several chunks.
@@ -127,11 +131,17 @@ impl Simulation {
             576 + random.below(most - 576 + 1) as u32
         };
         let mtus: Vec<_> = (0..nodes).map(|_| mtu()).collect();
-        let nodes: Vec<_> = mtus
+        let settings: Vec<_> = mtus
             .into_iter()
             .enumerate()
-            .map(|(index, mtu)| Node::new(index, settings(index, mtu, &mut random)))
+            .map(|(index, mtu)| settings(index, mtu, &mut random))
             .collect();
+        let depth = match size.joined {
+            0 => 1,
+            _ => 1 << (1 + random.below(8)),
+        };
+        let host = Host::new(nodes, size.joined, depth);
+        let nodes = host.nodes(settings);
         Self {
             memories: nodes
                 .iter()
@@ -139,6 +149,7 @@ impl Simulation {
                 .collect(),
             due: vec![true; nodes.len()],
             network: Network::new(nodes.len(), manners, Random::new(!seed)),
+            host,
             regions: Vec::new(),
             windows: Vec::new(),
             srqs: Vec::new(),
@@ -218,16 +229,17 @@ impl Simulation {
 
     /// Begins a stream between two nodes, with memory that both can use.
     pub fn connect(&mut self, from: usize, to: usize) {
+        let internal = self.choose_way(from, to);
         let revision = self.revision();
         let ends = [from, to].map(|node| self.end(node, revision));
-        self.open(ends);
+        self.open(ends, internal);
     }
 
     pub fn revision(&mut self) -> u8 {
         if self.random.chance(700) { 2 } else { 1 }
     }
 
-    pub fn open(&mut self, ends: [End; 2]) {
+    pub fn open(&mut self, ends: [End; 2], internal: bool) {
         let port = 40_000 + self.streams.len() as u16;
         let revision = ends[0].mpa.revision;
         let stream = self.streams.len();
@@ -237,8 +249,14 @@ impl Simulation {
         self.streams.push(Stream {
             port,
             ends,
+            accepted: false,
+            internal,
             causes: Vec::new(),
         });
+        if internal {
+            self.count("streams_over_links");
+            self.network.keep_out(port);
+        }
         self.begin_connecting(stream);
         if revision == 1 {
             // The responder may send nothing before (RFC 5044 section 7.1.2).
@@ -307,6 +325,11 @@ impl Simulation {
         }
     }
 
+    /// Nothing was lost or damaged on any way.
+    pub fn is_calm(&self) -> bool {
+        self.calm && self.lost_by_links() == 0
+    }
+
     /// A stream may end from here on.
     pub fn doom(&mut self, stream: usize, cause: Cause) {
         self.note(|| {
@@ -329,7 +352,7 @@ impl Simulation {
         loop {
             let mut worked = false;
             for node in 0..self.nodes.len() {
-                worked |= self.work(node);
+                worked |= self.halted_until(node).is_none() && self.work(node);
             }
             if !worked {
                 return;
@@ -338,33 +361,45 @@ impl Simulation {
     }
 
     pub fn work(&mut self, index: usize) -> bool {
+        if self.is_gone(index) {
+            self.network.discard(index);
+        }
+        let woken = self.is_woken(index);
         let node = &mut self.nodes[index];
         let given = self.network.give(index, &node.wire, self.now);
         let late = node.shard.next_deadline().is_some_and(|at| at <= self.now);
-        if !given && !late && !self.due[index] {
+        if !given && !late && !woken && !self.due[index] {
             return false;
         }
-        let worked = node.shard.poll(self.now);
+        let (worked, dozes) = self.poll(index, woken);
         self.due[index] = worked;
-        self.network.take(&node.wire, self.now);
+        self.network.take(&self.nodes[index].wire, self.now);
         self.observe(index);
         self.check_wake_ups(index);
         self.check_limits(index);
-        worked || given
+        worked || given || dozes
     }
 
     /// Goes on to the next moment at which something happens, or to `end`; false when that comes
     /// first.
     pub fn step_until(&mut self, end: Instant) -> bool {
         self.settle();
-        let nodes = self.nodes.iter_mut().enumerate();
-        let moments =
-            nodes.flat_map(|(index, node)| [self.network.next(index), node.shard.next_deadline()]);
         let least = self.now + Duration::from_nanos(1);
-        let next = moments.flatten().min().unwrap_or(end).max(least);
+        let moments = (0..self.nodes.len()).filter_map(|node| self.next_moment(node));
+        let next = moments.min().unwrap_or(end).max(least);
         self.now = next.min(end);
         self.settle();
         next < end
+    }
+
+    /// When something happens next at a node, unless others do something.
+    fn next_moment(&mut self, node: usize) -> Option<Instant> {
+        let moments = [
+            self.network.next(node),
+            self.nodes[node].shard.next_deadline(),
+        ];
+        let next = moments.into_iter().flatten().min();
+        self.halted_until(node).or(next)
     }
 
     /// One moment further.

@@ -43,7 +43,8 @@ impl Simulation {
         for party in [party, peer] {
             self.end_mut(party).life = Life::Gone;
         }
-        self.open([first, second]);
+        let internal = self.streams[party.stream].internal;
+        self.open([first, second], internal);
         self.count("queue_pairs_reset");
     }
 

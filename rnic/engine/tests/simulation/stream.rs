@@ -158,6 +158,10 @@ pub struct Stream {
     pub port: u16,
     /// The initiator's and the responder's.
     pub ends: [End; 2],
+    /// The responder took the request.
+    pub accepted: bool,
+    /// Its frames go over the internal link that joins its nodes.
+    pub internal: bool,
     pub causes: Vec<Cause>,
 }
 

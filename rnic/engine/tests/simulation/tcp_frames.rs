@@ -48,6 +48,12 @@ fn parts(frame: &[u8]) -> Option<Parts> {
     })
 }
 
+/// The ports of a segment, source and destination; none of what is no segment.
+pub fn ports(frame: &[u8]) -> Option<[u16; 2]> {
+    let found = rnic_net::parse(frame, &PathDefaults::new(MTU_MAX)).ok()?;
+    Some([found.tuple.remote.port, found.tuple.local.port])
+}
+
 impl Parts {
     fn write(&self, header: TcpHeader, payload: &[u8]) -> Vec<u8> {
         let headers = self.path.headers_len(self.tuple.remote.addr) + header.header_len();

@@ -276,6 +276,13 @@ impl Simulation {
         self.due[node] = true;
     }
 
+    /// Their node is gone.
+    pub fn forget_windows(&mut self, node: usize) {
+        for window in self.windows.iter_mut().filter(|it| it.node == node) {
+            (window.free, window.removed) = (false, true);
+        }
+    }
+
     pub fn revoke(&mut self, index: usize) {
         let region = &self.regions[index];
         let (node, stag) = (region.node, region.stag);

@@ -116,7 +116,9 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(mut input: Input<'a>, alone: bool) -> Self {
         let choice = input.byte();
-        let mut node = Node::new(0, Settings::new(0, 1500));
+        let settings = Settings::new(0, 1500);
+        let memory = settings.memory();
+        let mut node = Node::new(0, settings, memory, Vec::new());
         let grants = Grants::new(&mut node);
         let srq = (choice & 64 != 0).then(|| node.create_srq(2));
         let qp = node.create_qp(QpAttributes {
