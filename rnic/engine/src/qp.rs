@@ -429,10 +429,11 @@ impl Qp {
         self.ending.wanted = true;
     }
 
-    /// Whether the queue pair waits for its peer: an answer to a Read or an Atomic Operation is missing, or a
-    /// requested end of the stream can't complete.
+    /// Whether the queue pair waits for its peer: an answer to a Read or an Atomic Operation is missing, or the
+    /// Ready-to-Receive indication, or a requested end of the stream can't complete.
     pub fn awaits_peer(&self) -> bool {
-        self.state == QpState::Rts && (self.ending.wanted || !self.send.pending.is_empty())
+        self.state == QpState::Rts
+            && (self.ending.wanted || !self.send.pending.is_empty() || self.send.awaits_rtr())
     }
 
     /// The peer's FIN came; all bytes before it were received. `mid_fpdu`: some of them are an

@@ -31,6 +31,8 @@ pub(super) struct SendSide {
     pub turn: Source,
     /// The peer may be sent FPDUs.
     may_send: bool,
+    /// Agreed on in the start-up.
+    expects_rtr: bool,
     /// The Ready-to-Receive indication, until sent.
     pub rtr: Option<Rtr>,
     pub ord: u16,
@@ -55,6 +57,7 @@ impl SendSide {
             in_message: None,
             turn: Source::Work,
             may_send: false,
+            expects_rtr: false,
             rtr: None,
             ord: 0,
             markers: Markers::Off,
@@ -68,7 +71,14 @@ impl SendSide {
     pub(super) fn open(&mut self, ord: u16, initiator: bool, rtr: Option<Rtr>) {
         self.ord = ord;
         self.may_send = initiator;
+        self.expects_rtr = !initiator && rtr.is_some();
         self.rtr = rtr.filter(|_| initiator);
+    }
+
+    /// The peer is to send its Ready-to-Receive indication, and has not (RFC 6581 section 9.2).
+    #[inline]
+    pub(super) fn awaits_rtr(&self) -> bool {
+        self.expects_rtr && !self.may_send
     }
 
     /// The peer's first valid FPDU came.

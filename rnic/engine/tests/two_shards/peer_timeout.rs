@@ -10,7 +10,7 @@ use rnic_ipc::work::{WcStatus, WrOpcode};
 use userspace_tcp::KeepAlive;
 
 use crate::impairment::Impairment;
-use crate::raw::write_fpdu;
+use crate::raw::{Duel, write_fpdu};
 use crate::rtr_retry::opened_with;
 use crate::side::{Side, SideConfig};
 use crate::world::World;
@@ -183,4 +183,27 @@ fn an_idle_peer_that_vanished_is_found_by_keep_alive_where_that_is_wanted() {
     let (reason, message) = told(&world.a).unwrap();
     assert_eq!(reason, DisconnectReason::TimedOut);
     assert!(message.contains("none of 3 keep-alive probes"), "{message}");
+}
+
+#[test]
+fn an_initiator_that_vanishes_before_its_indication_is_given_up() {
+    for ready in [true, false] {
+        let mut duel = Duel::new(config());
+        duel.side.listen(4, duel.now);
+        duel.connect();
+        // Peer-to-peer, with a zero-length RDMA Write as the indication.
+        duel.send(b"MPA ID Req Frame\x50\x02\x00\x04\x80\x10\x80\x10", 1448);
+        let qp = duel.side.create_qp();
+        let _ = duel.accept(qp, |asked| asked);
+        assert_eq!(duel.side.state(qp), QpState::Rts);
+        if ready {
+            duel.send(&write_fpdu(0, 0, b""), 1448);
+        }
+        duel.run_for(USER_TIMEOUT - Duration::from_millis(100));
+        assert_eq!(told(&duel.side), None);
+        duel.run_for(Duration::from_millis(300));
+        let reason = told(&duel.side).map(|(reason, _)| reason);
+        let expected = (!ready).then_some(DisconnectReason::TimedOut);
+        assert_eq!(reason, expected, "ready: {ready}");
+    }
 }
