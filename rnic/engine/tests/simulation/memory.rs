@@ -34,6 +34,18 @@ struct Touch {
     any: bool,
     /// The region or window through which it comes.
     via: usize,
+    order: Order,
+}
+
+/// When an operation may place its bytes, beside others of its stream that are under way at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Before or after them.
+    Any,
+    /// In the order of posting, among what goes the same way.
+    Posted,
+    /// The same, among Read and Atomic Responses.
+    Responses,
 }
 
 /// Why bytes may not be changed by others.
@@ -269,15 +281,14 @@ impl Memory {
         }
     }
 
-    /// An operation is to place bytes here. `any_order`: it may do so before or after others that
-    /// are under way here.
+    /// An operation is to place bytes here.
     pub fn expect(
         &mut self,
         op: u64,
         by: Party,
         (at, via): (usize, usize),
         bytes: Vec<u8>,
-        any_order: bool,
+        order: Order,
     ) {
         if bytes.is_empty() {
             return;
@@ -291,6 +302,7 @@ impl Memory {
             contested: false,
             any: false,
             via,
+            order,
         };
         let range = touch.range();
         for other in self
@@ -298,7 +310,8 @@ impl Memory {
             .iter_mut()
             .filter(|t| overlap(&t.range(), &range))
         {
-            if any_order || other.by != by {
+            // A stream has an order in each direction. Of a node with itself both end here.
+            if order == Order::Any || other.by != by || other.order != order {
                 (other.contested, touch.contested) = (true, true);
             }
         }
@@ -307,7 +320,7 @@ impl Memory {
 
     /// An operation is to place bytes here that nobody can know; nobody else does.
     pub fn expect_anything(&mut self, op: u64, by: Party, (at, via): (usize, usize), len: usize) {
-        self.expect(op, by, (at, via), vec![0; len], false);
+        self.expect(op, by, (at, via), vec![0; len], Order::Posted);
         for touch in self.touches.iter_mut().filter(|t| t.op == op) {
             touch.any = true;
         }
@@ -353,6 +366,12 @@ impl Memory {
             rest = later;
         }
         self.placed(op);
+    }
+
+    /// No response to the operation will come any more. Whether it is done is another matter: of a node with
+    /// itself its word is here too.
+    pub fn unanswered(&mut self, op: u64) {
+        self.settle(|touch| touch.op == op, false);
     }
 
     /// The operation will place nothing any more.

@@ -6,7 +6,7 @@ use rnic_ipc::id::PdId;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
-use crate::memory::{Party, Use};
+use crate::memory::{Order, Party, Use};
 use crate::node::{DEPTH, MAX_INLINE, MAX_SGE};
 use crate::simulation::{Region, Simulation, Validity};
 use crate::stream::{End, Life, Message, Posted, Receive, Sent, What};
@@ -355,9 +355,12 @@ impl Simulation {
             }
             // Nothing is placed out of order without Markers or the extension.
             let mpa = self.end_of(peer).mpa;
-            let any_order = mpa.markers != MarkerUse::Off || mpa.aligned;
+            let order = match mpa.markers != MarkerUse::Off || mpa.aligned {
+                true => Order::Any,
+                false => Order::Posted,
+            };
             let at = (sink.at, sink.region);
-            self.memories[node].expect(id, party, at, bytes, any_order);
+            self.memories[node].expect(id, party, at, bytes, order);
         }
         if inline.is_none() {
             self.lock_payload(party, id, &pieces);
@@ -412,7 +415,7 @@ impl Simulation {
             for sink in &sinks {
                 let (now, later) = rest.split_at(sink.len);
                 let at = (sink.at, sink.region);
-                self.memories[own].expect(id, party, at, now.to_vec(), false);
+                self.memories[own].expect(id, party, at, now.to_vec(), Order::Responses);
                 rest = later;
             }
         }
@@ -511,7 +514,7 @@ impl Simulation {
         for place in places {
             let (now, later) = rest.split_at(place.len.min(rest.len()));
             let at = (place.at, place.region);
-            self.memories[node].expect(id, party, at, now.to_vec(), false);
+            self.memories[node].expect(id, party, at, now.to_vec(), Order::Posted);
             rest = later;
         }
     }

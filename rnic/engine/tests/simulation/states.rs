@@ -142,7 +142,7 @@ impl Simulation {
                 self.local_unknown(local);
             }
             if is_request(posted.opcode) {
-                self.memories[node].given_up(posted.id);
+                self.memories[node].unanswered(posted.id);
             }
         }
         for receive in rq {
