@@ -127,3 +127,38 @@ fn file_copy_copies_every_byte_and_shows_its_progress() {
         );
     }
 }
+
+#[test]
+fn all_examples_work_over_the_loopback_of_one_daemon() {
+    let mut lab = Lab::new("example-loopback");
+    let (a, _) = lab.pair(&LinkOptions::default());
+    let socket = lab.directory().join("rnicd.sock");
+    let rnicd = a.namespace.command(binary::path("rnicd"));
+    let rnicd = rnicd.args(["--loopback", "--socket"]).arg(&socket);
+    let daemon = Daemon::started(rnicd, &a.namespace, &socket, None);
+    for (number, host) in ["127.0.0.1", "[::1]"].into_iter().enumerate() {
+        let at = |port: u16| format!("{host}:{}", PORT + port);
+        let run = |name: &str, more: &[&str]| example(&a, name, place(&daemon), more);
+
+        let server = listening(run("ping_pong", &["server", &at(0)]));
+        let done = run("ping_pong", &["client", &at(0)]).run().success();
+        assert!(done.stdout.contains("a round"), "{done}");
+        let _ = server.finish(tool::LISTEN_LIMIT).success();
+
+        let _server = listening(run("kv_store", &["server", &at(1)]));
+        let words = ["client", &at(1), "put", "a", "b", "get", "a"];
+        let done = run("kv_store", &words).run().success();
+        assert_eq!(done.stdout, "a: b\n");
+
+        let (from, to) = (lab.directory().join("file"), lab.directory().join("copy"));
+        let bytes = Pattern::bytes(number as u64, (4 << 20) + 12_345);
+        std::fs::write(&from, &bytes).expect("the lab's directory takes a file");
+        let [to_name, from_name] =
+            [&to, &from].map(|path| path.to_str().expect("a path of ASCII letters"));
+        let receiver = listening(run("file_copy", &["receive", &at(2), to_name]));
+        let sent = run("file_copy", &["send", &at(2), from_name]).run();
+        let _ = sent.success();
+        let _ = receiver.finish(tool::LISTEN_LIMIT).success();
+        assert!(std::fs::read(&to).expect("a copy") == bytes, "other bytes");
+    }
+}

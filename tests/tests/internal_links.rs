@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    ConnectOptions, Context, DeviceName, DisconnectReason, Error, RefusalCode, WcStatus,
+    ConnectOptions, Context, DeviceName, DisconnectReason, Error, Listener, RefusalCode, WcStatus,
     WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -390,6 +390,16 @@ fn what_can_not_be_connected_is_refused_by_name() {
         assert_eq!(refusal.code, code, "{refusal}");
         assert!(refusal.message.contains(FORKS[0]), "{refusal}");
     }
+    // 127.0.0.1 is the first device's.
+    let second = joined.context(1);
+    let local = "127.0.0.1:7000".parse().expect("an address");
+    let _first = Listener::bind(&joined.context(0), local, 1).expect("it may");
+    let refusal = match Listener::bind(&second, local, 1) {
+        Err(Error::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal.code, RefusalCode::AddressNotLocal, "{refusal}");
+    assert!(refusal.message.contains(FORKS[1]), "{refusal}");
     drop(joined);
 
     let off = Joined::new("joined-off", &["--no-loopback"]);
