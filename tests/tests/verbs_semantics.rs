@@ -1,5 +1,6 @@
-//! A C program of our own, built with the headers' inline functions, checks what the verbs promise: immediate
-//! data, inline data, invalidation, attributes, what is still used, and how what is not there fails.
+//! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
+//! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
+//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +14,11 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The program, built.
-fn built(programs: &Programs) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs/semantics.c");
-    let program = programs.pair.lab.directory().join("semantics");
+/// A program, built.
+fn built(programs: &Programs, name: &str) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs");
+    let source = sources.join(name).with_extension("c");
+    let program = programs.pair.lab.directory().join(name);
     let built = Command::new("gcc")
         .args(["-Wall", "-Werror"])
         .arg(&source)
@@ -33,10 +35,10 @@ fn built(programs: &Programs) -> PathBuf {
     program
 }
 
-#[test]
-fn the_verbs_keep_what_their_manual_pages_promise() {
-    let programs = Programs::new("verbs-semantics");
-    let program = built(&programs);
+/// Runs both ends of a program.
+fn run(lab: &str, name: &str) {
+    let programs = Programs::new(lab);
+    let program = built(&programs, name);
     let end = |role: &str| format!("env {} {role} {}", program.display(), programs.address());
     let server = programs.on_b(&end("server")).spawn();
     programs.wait_for_listener();
@@ -46,6 +48,16 @@ fn the_verbs_keep_what_their_manual_pages_promise() {
         client.status.success() && server.status.success(),
         "{client}\n{server}"
     );
+}
+
+#[test]
+fn the_verbs_keep_what_their_manual_pages_promise() {
+    run("verbs-semantics", "semantics");
+}
+
+#[test]
+fn an_identifier_without_a_queue_pair_is_connected_by_the_number_of_one() {
+    run("verbs-numbered", "numbered");
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.
@@ -61,7 +73,7 @@ fn ask(to: SocketAddr) -> TcpStream {
 #[test]
 fn a_program_that_does_not_look_at_its_requests_holds_a_backlog_of_them_at_most() {
     let programs = Programs::new("verbs-unread");
-    let program = built(&programs);
+    let program = built(&programs, "semantics");
     let line = format!("env {} unread {}", program.display(), programs.address());
     let mut server = programs.on_b(&line).spawn();
     programs.wait_for_listener();

@@ -4,24 +4,15 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(truth)                                                                     \
-	do {                                                                             \
-		if (!(truth)) {                                                          \
-			fprintf(stderr, "line %d: not %s (errno %d)\n", __LINE__, #truth, errno); \
-			exit(1);                                                         \
-		}                                                                        \
-	} while (0)
+#include "check.h"
 
 enum { SIZE = 4096, RECEIVES = 4, BACKLOG = 4, WRITTEN = 1000 };
 static const uint32_t IMMEDIATE = 0x12345678;

@@ -90,27 +90,35 @@ impl Qp {
         });
         let mut uses = vec![pd.users.add(), send_cq.users.add(), recv_cq.users.add()];
         uses.extend(srq.map(|srq| srq.users.add()));
-        Ok(Arc::new(Self {
+        let num = qp.num();
+        let made = Arc::new(Self {
             abi,
             qp,
             init: *init,
             reads: Mutex::default(),
             pd: pd.clone(),
             uses: Mutex::new(uses),
-        }))
+        });
+        lock(&made.context().session().qps).insert(num, Arc::downgrade(&made));
+        Ok(made)
     }
 
     pub(crate) fn destroy(qp: Ptr<ibv_qp>) -> Outcome<()> {
         let taken = qp.take_back::<Self>()?;
         taken.linger();
-        // From here on the session's thread does not know it any more.
-        let connections = &taken.context().session().connections;
-        if let Some(id) = lock(connections).remove(&taken.qp.num()) {
-            id.queue_pair_gone();
-        }
+        lock(&taken.context().session().qps).remove(&taken.qp.num());
+        taken.leave_connection();
         // Another thread's call may still have its share of the queue pair.
         lock(&taken.uses).clear();
         Ok(())
+    }
+
+    /// From here on no event of its connection comes: the identifier is told of the end.
+    fn leave_connection(&self) {
+        let connections = &self.context().session().connections;
+        if let Some(id) = lock(connections).remove(&self.qp.num()) {
+            id.queue_pair_gone();
+        }
     }
 
     /// Ends a connection in order, if it can be in time.
@@ -194,7 +202,10 @@ impl Qp {
         match (found, wanted) {
             (_, IBV_QPS_ERR) => self.qp.fail()?,
             (IBV_QPS_RESET | IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
-            (IBV_QPS_ERR, IBV_QPS_RESET) => self.qp.reset()?,
+            (IBV_QPS_ERR, IBV_QPS_RESET) => {
+                self.qp.reset()?;
+                self.leave_connection();
+            }
             (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.start_disconnect()?,
             (IBV_QPS_RTS, IBV_QPS_RTS) => return check_attributes(mask & !IBV_QP_STATE),
             (IBV_QPS_INIT, IBV_QPS_RTR | IBV_QPS_RTS) => {
@@ -232,6 +243,25 @@ fn check_attributes(mask: c_int) -> Outcome<()> {
         unknown => Err(Fail::unsupported(format!(
             "attributes {unknown:#x} of a queue pair can't be changed"
         ))),
+    }
+}
+
+impl ibv_qp_attr {
+    /// What `ibv_modify_qp` needs besides `qp_state`, for a queue pair that the connection manager connects:
+    /// the mask. Its connection moves it to RTR and RTS, and there is nothing left to do for those.
+    pub(crate) fn complete(&mut self) -> Outcome<c_int> {
+        self.port_num = 1;
+        match self.qp_state {
+            IBV_QPS_INIT => {
+                self.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+                Ok(IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT)
+            }
+            IBV_QPS_RTR | IBV_QPS_RTS => Ok(IBV_QP_PORT),
+            other => Err(Fail::of(
+                Errno::INVAL,
+                format!("no connection puts a queue pair in state {other}"),
+            )),
+        }
     }
 }
 

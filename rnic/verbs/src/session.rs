@@ -16,6 +16,7 @@ use crate::cq::Cq;
 use crate::ffi::{Fail, Object, Outcome};
 use crate::lock;
 use crate::pd::{Pd, Use};
+use crate::qp::Qp;
 use crate::rsocket::Watchers;
 use crate::srq::Srq;
 
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     /// lock is held while an event is put on its queue.
     pub(crate) connections: Mutex<HashMap<QpNum, Arc<CmId>>>,
     pub(crate) listeners: Mutex<HashMap<ListenerId, Arc<CmId>>>,
+    /// By the number by which a program may name one to the connection manager.
+    pub(crate) qps: Mutex<HashMap<QpNum, Weak<Qp>>>,
     /// The lock is held while one of them has a share more, so that who destroys it sees none.
     pub(crate) cqs: Mutex<HashMap<CqId, Weak<Cq>>>,
     pub(crate) srqs: Mutex<HashMap<SrqId, Weak<Srq>>>,
@@ -52,6 +55,7 @@ impl Session {
             gone: AtomicBool::new(false),
             connections: Mutex::default(),
             listeners: Mutex::default(),
+            qps: Mutex::default(),
             cqs: Mutex::default(),
             srqs: Mutex::default(),
             rsockets: Watchers::default(),

@@ -1,10 +1,13 @@
 //! Connecting, accepting, rejecting, disconnecting, and what comes of it.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use rnic::{AcceptOptions, ConnectOptions, ConnectionEvent, DisconnectReason, MpaOptions};
+use rnic::{
+    AcceptOptions, ConnectOptions, ConnectionEvent, ConnectionRequest, DisconnectReason,
+    MpaOptions, QpNum,
+};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -14,6 +17,7 @@ use crate::abi::{
 };
 use crate::cm::CmId;
 use crate::cm::event::Details;
+use crate::cm::id::{Connection, State};
 use crate::device::MAX_READS;
 use crate::ffi::{Fail, Outcome, Ptr};
 use crate::lock;
@@ -34,6 +38,8 @@ pub(crate) fn is_end(event: c_int) -> bool {
 
 /// What a side says of itself when it connects or accepts.
 struct Parameters {
+    /// The queue pair, for an identifier that has none of its own.
+    qp_num: u32,
     private_data: Vec<u8>,
     mpa: MpaOptions,
 }
@@ -48,10 +54,12 @@ impl Parameters {
         };
         match param.get() {
             None => Self {
+                qp_num: 0,
                 private_data: Vec::new(),
                 mpa: mpa(default.0, default.1),
             },
             Some(param) => Self {
+                qp_num: param.qp_num,
                 private_data: param
                     .private_data
                     .slice(param.private_data_len.into())
@@ -68,8 +76,12 @@ impl Parameters {
 impl CmId {
     pub(crate) fn connect(self: &Arc<Self>, param: Ptr<rdma_conn_param>) -> Outcome<()> {
         let most = (MAX_READS.into(), MAX_READS.into());
-        let Parameters { private_data, mpa } = Parameters::read(param, most);
-        let (session, qp) = self.ready()?;
+        let Parameters {
+            qp_num,
+            private_data,
+            mpa,
+        } = Parameters::read(param, most);
+        let (session, qp) = self.ready(qp_num)?;
         let (local, remote) = {
             let state = self.state();
             (state.local, state.remote)
@@ -92,19 +104,24 @@ impl CmId {
     }
 
     pub(crate) fn accept(self: &Arc<Self>, param: Ptr<rdma_conn_param>) -> Outcome<()> {
-        let (session, qp) = self.ready()?;
-        let request = self.state().request.take();
-        let Some(request) = request else {
+        let asked = self.state().request.as_ref().map(ConnectionRequest::mpa);
+        let Some(asked) = asked else {
             return Err(Fail::of(Errno::INVAL, "accepting where no peer waits"));
         };
-        let asked = request.mpa();
-        let Parameters { private_data, mpa } = Parameters::read(param, (asked.ord, asked.ird));
+        let Parameters {
+            qp_num,
+            private_data,
+            mpa,
+        } = Parameters::read(param, (asked.ord, asked.ird));
+        let (session, qp) = self.ready(qp_num)?;
         let options = AcceptOptions {
             private_data,
             mpa,
             ..AcceptOptions::default()
         };
         self.in_table(&session, &qp, || {
+            let request = self.state().request.take();
+            let request = request.ok_or_else(|| Fail::of(Errno::INVAL, "another call answers"))?;
             Ok(request.start_accept(qp.rnic(), options)?)
         })
     }
@@ -119,16 +136,17 @@ impl CmId {
 
     /// Ends the connection in order: what was posted goes out, then what was not done is flushed.
     pub(crate) fn disconnect(&self) -> Outcome<()> {
-        let (qp, begun) = {
-            let state = self.state();
-            (state.qp.upgrade(), state.connection.is_some())
-        };
-        if !begun {
+        let begun = self
+            .state()
+            .connection
+            .as_ref()
+            .map(|begun| begun.qp.clone());
+        let Some(qp) = begun else {
             return Err(Fail::of(
                 Errno::INVAL,
                 "disconnecting what was not connected",
             ));
-        }
+        };
         if self.waits() && self.end_told.load(Ordering::Acquire) {
             return Err(Fail::of(
                 Errno::INVAL,
@@ -136,20 +154,38 @@ impl CmId {
             ));
         }
         // What has ended, with its queue pair too, is no error: the program was told of it or will be.
-        match qp.map_or(Ok(()), |qp| qp.rnic().start_disconnect()) {
+        match qp
+            .upgrade()
+            .map_or(Ok(()), |qp| qp.rnic().start_disconnect())
+        {
             Ok(()) | Err(rnic::Error::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The device and the queue pair that are to be connected.
-    fn ready(&self) -> Outcome<(Arc<Session>, Arc<Qp>)> {
+    /// The device and the queue pair that are to be connected: the identifier's own, or else the one that the
+    /// program names by its number.
+    fn ready(&self, qp_num: u32) -> Outcome<(Arc<Session>, Arc<Qp>)> {
         let state = self.state();
-        match (&state.session, state.qp.upgrade()) {
-            (Some(session), Some(qp)) => Ok((session.clone(), qp)),
-            _ => Err(Fail::of(
+        let Some(session) = &state.session else {
+            return Err(Fail::of(
                 Errno::INVAL,
-                "no queue pair: rdma_create_qp first",
+                "no device: rdma_resolve_addr or rdma_bind_addr first",
+            ));
+        };
+        let named = || {
+            lock(&session.qps)
+                .get(&QpNum(qp_num))
+                .and_then(Weak::upgrade)
+        };
+        match state.qp.upgrade().or_else(named) {
+            Some(qp) => Ok((session.clone(), qp)),
+            None => Err(Fail::of(
+                Errno::INVAL,
+                format!(
+                    "no queue pair: rdma_create_qp first, or name one of {} in qp_num ({qp_num:#x} is none)",
+                    session.interface()
+                ),
             )),
         }
     }
@@ -162,8 +198,25 @@ impl CmId {
         begin: impl FnOnce() -> Outcome<()>,
     ) -> Outcome<()> {
         let num = qp.rnic().num();
-        lock(&session.connections).insert(num, self.clone());
-        self.state().connection = Some(num);
+        let mut connections = lock(&session.connections);
+        let holder = connections.get(&num);
+        if self.has_connection() || holder.is_some_and(|id| id.has_connection()) {
+            return Err(Fail::of(
+                Errno::INVAL,
+                "the identifier or the queue pair has a connection already",
+            ));
+        }
+        connections.insert(num, self.clone());
+        let connection = Connection {
+            num,
+            qp: Arc::downgrade(qp),
+            ended: false,
+        };
+        let before = self.state().connection.replace(connection);
+        if let Some(before) = before.filter(|before| before.num != num) {
+            connections.remove(&before.num);
+        }
+        drop(connections);
         self.end_told.store(false, Ordering::Release);
         let begun = begin();
         if begun.is_err() {
@@ -173,9 +226,20 @@ impl CmId {
         begun
     }
 
+    /// Has one that did not end.
+    fn has_connection(&self) -> bool {
+        let state = self.state();
+        state.connection.as_ref().is_some_and(|begun| !begun.ended)
+    }
+
     /// Tells the program what has come of its connection. The session's thread calls it.
     pub(crate) fn take_connection_events(self: &Arc<Self>) {
-        let Some(qp) = self.state().qp.upgrade() else {
+        let begun = self
+            .state()
+            .connection
+            .as_ref()
+            .map(|begun| begun.qp.clone());
+        let Some(qp) = begun.and_then(|qp| qp.upgrade()) else {
             return;
         };
         while let Ok(Some(event)) = qp.rnic().take_event() {
@@ -185,17 +249,27 @@ impl CmId {
                 qp.note_reads(details.initiator_depth, details.responder_resources);
             }
             qp.note_state(if connected { IBV_QPS_RTS } else { IBV_QPS_ERR });
-            self.state().connected = connected;
+            self.state().note_connected(connected);
             self.tell(kind, details);
         }
     }
 
     /// A connection ends with its queue pair.
     pub(crate) fn queue_pair_gone(self: &Arc<Self>) {
-        let was_connected = std::mem::take(&mut self.state().connected);
+        let was_connected = self.state().note_connected(false);
         if was_connected {
             self.tell(RDMA_CM_EVENT_DISCONNECTED, Details::default());
         }
+    }
+}
+
+impl State {
+    /// A connection is there, or has ended; whether one was there.
+    fn note_connected(&mut self, connected: bool) -> bool {
+        if let Some(connection) = &mut self.connection {
+            connection.ended = !connected;
+        }
+        std::mem::replace(&mut self.connected, connected)
     }
 }
 

@@ -54,8 +54,8 @@ pub(crate) struct State {
     pub(crate) qp: Weak<Qp>,
     /// The program was told of a connection, and not of its end.
     pub(crate) connected: bool,
-    /// The queue pair under whose number it is in its session's table.
-    pub(crate) connection: Option<QpNum>,
+    /// The last one that it began.
+    pub(crate) connection: Option<Connection>,
     /// A peer's that waits for an answer.
     pub(crate) request: Option<ConnectionRequest>,
     pub(crate) listeners: Vec<(Arc<Session>, Listener)>,
@@ -67,6 +67,16 @@ pub(crate) struct State {
     pub(crate) only_own_family: bool,
     /// The program gave it back.
     destroyed: bool,
+}
+
+/// A connection that an identifier began.
+pub(crate) struct Connection {
+    /// Under its number the identifier is in its session's table.
+    pub(crate) num: QpNum,
+    /// The identifier's own, or one that the program named by its number.
+    pub(crate) qp: Weak<Qp>,
+    /// The program was told of its end, or will be.
+    pub(crate) ended: bool,
 }
 
 impl CmId {
@@ -263,16 +273,24 @@ impl CmId {
 
     /// From here on the session's thread does not know it any more.
     fn leave_tables(&self) {
-        let (session, connection, listeners) = {
+        let (session, num, listeners) = {
             let state = self.state();
             let listeners = state.listeners.iter();
             let listeners: Vec<_> = listeners
                 .flat_map(|(session, listener)| listener.ids().map(|id| (session.clone(), id)))
                 .collect();
-            (state.session.clone(), state.connection, listeners)
+            let num = state.connection.as_ref().map(|connection| connection.num);
+            (state.session.clone(), num, listeners)
         };
-        if let (Some(session), Some(connection)) = (session, connection) {
-            lock(&session.connections).remove(&connection);
+        if let (Some(session), Some(num)) = (session, num) {
+            let mut connections = lock(&session.connections);
+            // Another identifier's may be the queue pair's next connection.
+            if connections
+                .get(&num)
+                .is_some_and(|id| std::ptr::eq(&**id, self))
+            {
+                connections.remove(&num);
+            }
         }
         for (session, listener) in listeners {
             lock(&session.listeners).remove(&listener);

@@ -206,10 +206,12 @@ exports! {
     }
 
     "RDMACM_1.2" cm fn rdma_init_qp_attr(
-        id: Ptr<rdma_cm_id>, _attr: Ptr<ibv_qp_attr>, mask: Ptr<c_int>,
+        id: Ptr<rdma_cm_id>, attr: Ptr<ibv_qp_attr>, mask: Ptr<c_int>,
     ) -> c_int {
         id.object::<CmId>()?;
-        mask.write(crate::abi::IBV_QP_STATE);
+        let mut change = attr.read()?;
+        mask.write(change.complete()?);
+        attr.write(change);
         Ok(())
     }
 }
