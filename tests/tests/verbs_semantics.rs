@@ -1,6 +1,6 @@
 //! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
 //! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
-//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`).
+//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -58,6 +58,11 @@ fn the_verbs_keep_what_their_manual_pages_promise() {
 #[test]
 fn an_identifier_without_a_queue_pair_is_connected_by_the_number_of_one() {
     run("verbs-numbered", "numbered");
+}
+
+#[test]
+fn a_connection_comes_from_the_port_that_its_identifier_tells() {
+    run("verbs-ports", "ports");
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.

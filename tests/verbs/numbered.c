@@ -1,25 +1,10 @@
 /* Two ends whose identifiers have no queue pair of their own: they name one of ibv_create_qp by its number
    (rdma_connect(3), qp_num). Arguments: "server" or "client", and the server's address. */
-#include <arpa/inet.h>
-#include <rdma/rdma_cma.h>
-#include <string.h>
-
 #include "check.h"
 
 /* Connections, one after the other, of one queue pair of the client's. */
 enum { CONNECTIONS = 2, SIZE = 16 };
 static char memory[SIZE];
-
-static void expect(struct rdma_event_channel *channel, struct rdma_cm_id *id, enum rdma_cm_event_type type)
-{
-	struct rdma_cm_event *event;
-
-	CHECK(!rdma_get_cm_event(channel, &event));
-	if (event->event != type || event->status)
-		fprintf(stderr, "%s, status %d\n", rdma_event_str(event->event), event->status);
-	CHECK(event->event == type && event->id == id && !event->status);
-	CHECK(!rdma_ack_cm_event(event));
-}
 
 static struct ibv_qp *queue_pair(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq)
 {
@@ -108,18 +93,6 @@ static void serve(struct rdma_event_channel *channel, struct sockaddr *address)
 	for (int connection = 0; connection < CONNECTIONS; connection++)
 		serve_one(channel, listener);
 	CHECK(!rdma_destroy_id(listener));
-}
-
-static struct rdma_cm_id *resolved(struct rdma_event_channel *channel, struct sockaddr *address)
-{
-	struct rdma_cm_id *id;
-
-	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(id, NULL, address, 2000));
-	expect(channel, id, RDMA_CM_EVENT_ADDR_RESOLVED);
-	CHECK(!rdma_resolve_route(id, 2000));
-	expect(channel, id, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	return id;
 }
 
 static void refuses(struct rdma_cm_id *id, uint32_t number)

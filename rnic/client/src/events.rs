@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -95,8 +96,8 @@ impl ConnectionEvent {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) request: ConnRequestId,
-    pub(crate) local: std::net::SocketAddr,
-    pub(crate) remote: std::net::SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
     pub(crate) mpa: MpaOptions,
     pub(crate) private_data: Vec<u8>,
 }
@@ -108,8 +109,8 @@ pub(crate) struct QpBox {
     pub(crate) events: VecDeque<ConnectionEvent>,
     /// How the connection ended, if it did; stays.
     pub(crate) ended: Option<ConnectionEvent>,
-    /// A connection was begun, so its end will be told or was.
-    pub(crate) begun: bool,
+    /// A connection was begun, so its end will be told or was; from this address and port of ours.
+    pub(crate) begun: Option<SocketAddr>,
     /// Connections that nobody asks about any more and whose ends are still to come. What comes is of
     /// the oldest of them.
     stale: u32,
@@ -118,7 +119,7 @@ pub(crate) struct QpBox {
 impl QpBox {
     /// The queue pair is Idle again: whatever is still to come of its last connection is dropped.
     pub(crate) fn begin_anew(&mut self) {
-        let end_to_come = self.begun && self.ended.is_none();
+        let end_to_come = self.begun.is_some() && self.ended.is_none();
         *self = Self {
             stale: self.stale + u32::from(end_to_come),
             ..Self::default()

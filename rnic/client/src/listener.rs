@@ -285,7 +285,10 @@ impl ConnectionRequest {
             mpa,
             private_data,
         };
-        qp.begin_connection(&accept)?;
+        qp.begin_connection(&accept, |response| match response {
+            Response::Done => Ok(self.asked.local),
+            other => Err(unexpected(&other)),
+        })?;
         self.answered = true;
         Ok(())
     }

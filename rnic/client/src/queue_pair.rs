@@ -60,6 +60,9 @@ pub struct ConnectOptions {
     pub mpa: MpaOptions,
     /// The local address, when the route's own choice isn't wanted.
     pub local: Option<IpAddr>,
+    /// The local port, which nothing may use yet, not even the last state of an earlier connection
+    /// (TIME-WAIT); 0 for one of the kernel's choice.
+    pub local_port: u16,
     /// How long to wait for the outcome.
     pub timeout: Duration,
 }
@@ -70,6 +73,7 @@ impl Default for ConnectOptions {
             private_data: Vec::new(),
             mpa: MpaOptions::default(),
             local: None,
+            local_port: 0,
             timeout: Duration::from_secs(10),
         }
     }
@@ -282,15 +286,21 @@ impl QueuePair {
             private_data,
             mpa,
             local,
+            local_port,
             timeout: _,
         } = options;
         let qp = self.num();
-        self.begin_connection(&Request::Connect {
+        let request = Request::Connect {
             qp,
             remote,
             local,
+            local_port,
             mpa,
             private_data,
+        };
+        self.begin_connection(&request, |response| match response {
+            Response::Connecting { local } => Ok(local),
+            other => Err(unexpected(&other)),
         })
     }
 
@@ -403,15 +413,29 @@ impl QueuePair {
             .request_done(&Request::ModifyQp { qp, state })
     }
 
-    /// Makes the request that begins a connection, whose end will be told when it is granted.
-    pub(crate) fn begin_connection(&self, request: &Request) -> Result<(), Error> {
+    /// Makes the request that begins a connection, whose end will be told when it is granted, from the
+    /// address that the response says.
+    pub(crate) fn begin_connection(
+        &self,
+        request: &Request,
+        local: impl FnOnce(Response) -> Result<SocketAddr, Error>,
+    ) -> Result<(), Error> {
         let _turn = lock(&self.turn);
-        self.context().request_done(request)?;
+        let (response, _) = self.context().request(request, &[])?;
+        let local = local(response)?;
         let mut boxes = self.context().events().boxes();
         if let Some(found) = boxes.qps.get_mut(&self.num()) {
-            found.begun = true;
+            found.begun = Some(local);
         }
         Ok(())
+    }
+
+    /// The address and port of this side of the connection that was begun last. None before the first
+    /// one, and after [`Self::reset`].
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        let _turn = lock(&self.turn);
+        let boxes = self.context().events().boxes();
+        boxes.qps.get(&self.num())?.begun
     }
 
     /// Waits until the connection is gone.

@@ -263,16 +263,18 @@ impl ClientSession {
                 qp,
                 remote,
                 local,
+                local_port,
                 mpa,
                 private_data,
             } => {
                 let wanted = connect::Wanted {
                     remote,
                     local,
+                    local_port,
                     mpa,
                     private_data,
                 };
-                done(self.connect(qp, wanted))
+                plain(self.connect(qp, wanted))
             }
             Request::Accept {
                 request,

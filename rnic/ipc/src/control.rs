@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -187,7 +187,7 @@ pub enum Request {
         listener: ListenerId,
     },
     /// Starts connecting; ends in [`Event::Established`], [`Event::Rejected`] or
-    /// [`Event::ConnectFailed`]. Reply: [`Response::Done`].
+    /// [`Event::ConnectFailed`]. Reply: [`Response::Connecting`].
     Connect {
         /// An idle queue pair.
         qp: QpNum,
@@ -195,6 +195,8 @@ pub enum Request {
         remote: SocketAddr,
         /// The local address, when the route's own choice isn't wanted.
         local: Option<IpAddr>,
+        /// The local port, which nothing may use yet; 0 lets the kernel choose.
+        local_port: u16,
         /// What to ask of the peer.
         mpa: MpaOptions,
         /// At most [`PRIVATE_DATA_MAX`] bytes, less 4 with revision 2.
@@ -305,6 +307,11 @@ pub enum Response {
         /// Its name.
         listener: ListenerId,
         /// The address with the port that was taken.
+        local: SocketAddr,
+    },
+    /// To [`Request::Connect`].
+    Connecting {
+        /// Our address, and the port that was taken.
         local: SocketAddr,
     },
     /// To [`Request::QueryCounters`]; an empty list is the end.

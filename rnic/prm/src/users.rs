@@ -19,7 +19,7 @@ pub struct UserLimits {
     pub clients: u32,
     /// What they may hold.
     pub quota: Quota,
-    /// Where they may listen.
+    /// Where they may listen, and which ports they may name to connect from.
     pub listen_ports: PortRanges,
     /// Connections that they may begin in a second, and so many at once after a second without
     /// any.

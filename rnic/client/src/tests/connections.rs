@@ -8,7 +8,7 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 
-use super::fake::{Fake, queue_pair, refusal};
+use super::fake::{CHOSEN_PORT, Fake, queue_pair, refusal};
 use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -106,6 +106,32 @@ fn connecting_ends_as_the_event_says() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_connection_tells_where_it_is_from() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    assert_eq!(qp.local_addr(), None);
+    let from = |local_port| {
+        let options = ConnectOptions {
+            local: Some("198.18.7.1".parse().unwrap()),
+            local_port,
+            ..Default::default()
+        };
+        qp.start_connect(remote(), options).unwrap();
+        let local = qp.local_addr();
+        qp.reset().unwrap();
+        assert_eq!(qp.local_addr(), None);
+        local.unwrap().to_string()
+    };
+    assert_eq!(from(0), format!("198.18.7.1:{CHOSEN_PORT}"));
+    assert_eq!(from(7), "198.18.7.1:7");
+    let (listener, id) = listen(&context, &fake);
+    fake.tell(&asks(id, 1));
+    let request = listener.accept_request(SOON).unwrap();
+    request.start_accept(&qp, Default::default()).unwrap();
+    assert_eq!(qp.local_addr(), Some(remote()));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! asked, and lets the test play the engine.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -255,6 +255,19 @@ impl State {
             Request::QueryCounters { first } => {
                 let all: Vec<_> = (0..5).map(|n| (format!("counter_{n}"), n)).collect();
                 Response::Counters(all.into_iter().skip(first as usize).take(2).collect())
+            }
+            Request::Connect {
+                local, local_port, ..
+            } => {
+                let port = if local_port == 0 {
+                    CHOSEN_PORT
+                } else {
+                    local_port
+                };
+                let local = local.unwrap_or(addresses()[0]);
+                Response::Connecting {
+                    local: SocketAddr::new(local, port),
+                }
             }
             _ => Response::Done,
         };

@@ -9,7 +9,7 @@
 //! came after it.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rnic_ipc::control::{Refusal, RefusalCode};
@@ -120,9 +120,17 @@ impl<C: Claims> Ports<C> {
         inner.take(local, scope, true)
     }
 
-    /// Takes a port of the kernel's choice to connect from.
-    pub(crate) fn connect(&self, local: IpAddr, scope: u32) -> Result<Reserved, Refusal> {
-        self.lock().take(SocketAddr::new(local, 0), scope, false)
+    /// Takes a port to connect from, that nothing else has; port 0 takes one of the kernel's choice.
+    pub(crate) fn connect(&self, local: SocketAddr, scope: u32) -> Result<Reserved, Refusal> {
+        let local = plain(local);
+        let mut inner = self.lock();
+        if inner.entries.contains_key(&local) {
+            return Err(in_use(
+                local,
+                "this RNIC listens there, or has or had a connection from there",
+            ));
+        }
+        inner.take(local, scope, false)
     }
 
     /// The shard uses the port since `stamp`.

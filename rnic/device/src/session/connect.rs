@@ -17,6 +17,7 @@ use crate::vlan::Route;
 pub(super) struct Wanted {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
+    pub(super) local_port: u16,
     pub(super) mpa: MpaOptions,
     pub(super) private_data: Vec<u8>,
 }
@@ -71,7 +72,7 @@ impl ClientSession {
     }
 
     /// Finds the way to the peer, which may take seconds, and then connects.
-    pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<(), Refusal> {
+    pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<Response, Refusal> {
         refuse::check_mpa(&wanted.mpa, &wanted.private_data)?;
         check_remote(wanted.remote)?;
         // Said at once, rather than after the way is found.
@@ -83,7 +84,10 @@ impl ClientSession {
             ));
         }
         let core = self.core();
-        let granted = core.prm().connect(self.id(), qp, Instant::now())?;
+        let Wanted { local_port, .. } = wanted;
+        let granted = core
+            .prm()
+            .connect(self.id(), qp, local_port, Instant::now())?;
         let patience = core.config.resolve_timeout;
         let Route {
             local,
@@ -91,17 +95,21 @@ impl ClientSession {
             internal_link,
             scope,
         } = core.way(wanted.remote.ip(), wanted.local, patience)?;
-        let reserved = core.ports.connect(local, scope)?;
+        let reserved = core
+            .ports
+            .connect(SocketAddr::new(local, local_port), scope)?;
+        let local = reserved.local();
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
-            local: reserved.local(),
+            local,
             remote: wanted.remote,
             path,
             internal_link,
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });
-        self.finish_reservation(reserved, connecting)
+        self.finish_reservation(reserved, connecting)?;
+        Ok(Response::Connecting { local })
     }
 
     pub(super) fn accept(

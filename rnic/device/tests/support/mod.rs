@@ -228,6 +228,7 @@ impl<'h> Client<'h> {
             qp: self.qp,
             remote,
             local: None,
+            local_port: 0,
             mpa: MpaOptions::default(),
             private_data: b"hello".to_vec(),
         })

@@ -22,6 +22,7 @@ fn messages_arrive_whole_and_in_order() {
             qp: QpNum(3),
             remote: "198.18.0.1:80".parse().unwrap(),
             local: None,
+            local_port: 0,
             mpa: Default::default(),
             private_data: vec![9; PRIVATE_DATA_MAX],
         },

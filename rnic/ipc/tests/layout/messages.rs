@@ -176,6 +176,7 @@ fn requests() -> Vec<Request> {
             qp: QpNum(1),
             remote: SocketAddr::new(V6, 2),
             local: Some(V4),
+            local_port: 3,
             mpa: MPA,
             private_data: vec![7, 8],
         },
@@ -261,6 +262,9 @@ fn responses() -> Vec<Response> {
         Response::QpState(QpState::Rts),
         Response::Listening {
             listener: ListenerId(1),
+            local: SocketAddr::new(V4, 2),
+        },
+        Response::Connecting {
             local: SocketAddr::new(V4, 2),
         },
         Response::Counters(vec![("c".into(), 1)]),

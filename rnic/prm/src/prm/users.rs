@@ -63,13 +63,22 @@ impl Prm {
         self.requests_delayed
     }
 
-    /// Leave to connect a queue pair, at this time.
+    /// Leave to connect a queue pair, at this time, from a port that the client names or from any (0).
     ///
     /// # Errors
     ///
-    /// `UnknownObject`; `Limit` when the user connects too often.
-    pub fn connect(&mut self, client: ClientId, qp: QpNum, now: Instant) -> Result<QpUse, Refusal> {
+    /// `UnknownObject`; `Limit` when the user connects too often, or may not name that port.
+    pub fn connect(
+        &mut self,
+        client: ClientId,
+        qp: QpNum,
+        port: u16,
+        now: Instant,
+    ) -> Result<QpUse, Refusal> {
         let granted = self.use_qp(client, qp)?;
+        if port != 0 {
+            self.check_port(client, port)?;
+        }
         let credentials = self.known(client)?;
         let rate = self.limits.users.of(credentials).connects_per_second;
         // Here, because here the time is known, and nobody has to wait for it.
@@ -107,7 +116,7 @@ impl Prm {
             return Ok(());
         }
         let message = format!(
-            "port {port} asked to listen at, but user {}'s limit listen_ports is {ports}: name one \
+            "port {port} asked, but user {}'s limit listen_ports is {ports}: name one \
              of these, or raise the limit",
             credentials.uid
         );

@@ -83,7 +83,9 @@ impl CmId {
         } = Parameters::read(param, most);
         let (session, qp) = self.ready(qp_num)?;
         let (local, remote) = {
-            let state = self.state();
+            let mut state = self.state();
+            // From here on the RNIC has the port.
+            state.reserved = None;
             (state.local, state.remote)
         };
         let Some(remote) = remote else {
@@ -96,10 +98,13 @@ impl CmId {
             private_data,
             mpa,
             local: local.map(|local| local.ip()),
+            local_port: local.map_or(0, |local| local.port()),
             ..ConnectOptions::default()
         };
         self.in_table(&session, &qp, || {
-            Ok(qp.rnic().start_connect(remote, options)?)
+            qp.rnic().start_connect(remote, options)?;
+            self.show_local_of(&self.state(), &qp);
+            Ok(())
         })
     }
 
@@ -249,8 +254,20 @@ impl CmId {
                 qp.note_reads(details.initiator_depth, details.responder_resources);
             }
             qp.note_state(if connected { IBV_QPS_RTS } else { IBV_QPS_ERR });
-            self.state().note_connected(connected);
+            let mut state = self.state();
+            state.note_connected(connected);
+            if connected {
+                self.show_local_of(&state, &qp);
+            }
+            drop(state);
             self.tell(kind, details);
+        }
+    }
+
+    /// Shows the program the port that its connection is from, which may be one of the host's choice.
+    fn show_local_of(&self, _locked: &State, qp: &Qp) {
+        if let Some(local) = qp.rnic().local_addr() {
+            self.show_local(local);
         }
     }
 

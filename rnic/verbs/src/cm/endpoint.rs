@@ -243,11 +243,13 @@ fn create_cq(
 /// `rdma_get_src_port` and its like, in network order.
 impl CmId {
     pub(crate) fn ports(&self) -> (u16, u16) {
-        let state = self.state();
-        let port = |address: Option<std::net::SocketAddr>| {
-            address.map_or(0, |address| address.port()).to_be()
+        let _state = self.state();
+        let port = |place: Ptr<libc::sockaddr_storage>| {
+            read_sockaddr(place.cast()).map_or(0, |address| address.port().to_be())
         };
-        (port(state.local), port(state.remote))
+        let local = field!(self.abi, route.addr.src_storage).place();
+        let remote = field!(self.abi, route.addr.dst_storage).place();
+        (port(local), port(remote))
     }
 
     /// For identifiers of the program's own list of devices.

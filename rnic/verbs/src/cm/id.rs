@@ -47,8 +47,9 @@ pub(crate) struct State {
     pub(crate) channel: Arc<EventChannel>,
     /// Of the device that it is bound to.
     pub(crate) session: Option<Arc<Session>>,
+    /// What it was bound to; port 0 before a connection chooses one.
     pub(crate) local: Option<SocketAddr>,
-    /// Keeps the port of `local`, if the host chose it, until somebody listens there.
+    /// Keeps the port of `local`, if the host chose it, until somebody listens or connects there.
     pub(crate) reserved: Option<OwnedFd>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) qp: Weak<Qp>,
@@ -175,6 +176,11 @@ impl CmId {
 
     pub(crate) fn set_local(&self, state: &mut State, local: SocketAddr) {
         state.local = Some(local);
+        self.show_local(local);
+    }
+
+    /// For who has the state's lock.
+    pub(crate) fn show_local(&self, local: SocketAddr) {
         let (storage, _) = to_storage(local);
         let gid = crate::device::gid(local.ip()).0;
         field!(self.abi, route.addr.src_storage).set(storage);

@@ -26,22 +26,27 @@ impl Socket {
         })?;
         let remote = unmapped(remote);
         let process = Process::current();
-        let bound = bound.filter(|local| !local.ip().is_unspecified());
-        let (session, local) = match bound.map(unmapped) {
-            Some(local) => (process.session_at(local.ip())?, local.ip()),
-            None => {
+        let (session, local) = match bound {
+            Some(local) if !local.ip().is_unspecified() => {
+                let local = unmapped(local);
+                (process.session_at(local.ip())?, local)
+            }
+            _ => {
                 let session = process.session_toward(remote.ip())?;
                 let own = source_toward(remote, &session.info()?.addresses);
                 let local = own.ok_or_else(|| {
                     let why = format!("no address of {} leads to {remote}", session.interface());
                     Fail::of(Errno::ADDRNOTAVAIL, why)
                 })?;
-                (session, local)
+                (
+                    session,
+                    SocketAddr::new(local, bound.map_or(0, |bound| bound.port())),
+                )
             }
         };
         let stream = Stream::prepare(&session, options.sizes())?;
         self.with(|state| {
-            state.local = Some(SocketAddr::new(local, 0));
+            state.local = Some(local);
             state.remote = Some(remote);
         });
         self.open(stream, None, |stream| stream.connect(remote, local))

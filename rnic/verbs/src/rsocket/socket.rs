@@ -219,7 +219,12 @@ impl State {
             Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
             Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
         };
-        self.seen(self.local.unwrap_or(SocketAddr::new(nowhere, 0)))
+        let connected = match &self.phase {
+            Phase::Opening(stream, _) | Phase::Open(stream) => stream.qp().local_addr(),
+            Phase::Idle | Phase::Listening(_) => None,
+        };
+        let local = connected.or(self.local);
+        self.seen(local.unwrap_or(SocketAddr::new(nowhere, 0)))
     }
 
     pub(crate) fn remote_as_seen(&self) -> Outcome<SocketAddr> {

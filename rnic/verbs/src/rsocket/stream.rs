@@ -446,11 +446,12 @@ impl Stream {
     }
 
     /// The peer's address and the like are the socket's; this is what is asked of the RNIC.
-    pub(crate) fn connect(&self, remote: SocketAddr, local: std::net::IpAddr) -> Outcome<()> {
+    pub(crate) fn connect(&self, remote: SocketAddr, local: SocketAddr) -> Outcome<()> {
         let options = rnic::ConnectOptions {
             private_data: self.hello().encode().to_vec(),
             mpa: Self::mpa(),
-            local: Some(local),
+            local: Some(local.ip()),
+            local_port: local.port(),
             ..rnic::ConnectOptions::default()
         };
         Ok(self.qp.start_connect(remote, options)?)

@@ -161,6 +161,7 @@ impl<'a> Life<'a> {
             qp,
             remote: local,
             local: None,
+            local_port: 0,
             mpa,
             private_data: private_data.clone(),
         };

@@ -98,6 +98,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             qp,
             remote: local(chance, address),
             local: None,
+            local_port: chance.odd32() as u16,
             mpa: mpa(chance),
             private_data: chance.bytes(600),
         },

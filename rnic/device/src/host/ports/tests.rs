@@ -28,7 +28,7 @@ impl Claims for Refusing {
     }
 }
 
-const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 fn ports() -> Ports<Log> {
     Ports::new(Log::default(), PortSpace::Kernel)
@@ -123,7 +123,7 @@ fn a_release_that_crossed_with_a_new_use_is_void() {
 #[test]
 fn a_release_heard_before_the_answer_to_its_use_counts() {
     let ports = ports();
-    let reserved = ports.connect(ANY.ip(), 0).unwrap();
+    let reserved = ports.connect(ANY, 0).unwrap();
     let local = reserved.local();
     ports.released(local, Stamp(2));
     assert!(kernel_has(local));
@@ -149,11 +149,29 @@ fn a_failed_second_use_leaves_the_first() {
 fn each_connection_gets_a_port_of_its_own() {
     let ports = ports();
     let (a, b) = (
-        ports.connect(ANY.ip(), 0).unwrap(),
-        ports.connect(ANY.ip(), 0).unwrap(),
+        ports.connect(ANY, 0).unwrap(),
+        ports.connect(ANY, 0).unwrap(),
     );
     assert_ne!(a.local(), b.local());
     assert_eq!(ports.len(), 2);
+}
+
+#[test]
+fn a_connection_from_a_named_port_has_it_alone() {
+    for space in [PortSpace::Kernel, PortSpace::Own] {
+        let ports = Ports::new(Log::default(), space);
+        let free = TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+        let reserved = ports.connect(free, 0).unwrap();
+        assert_eq!(reserved.local(), free);
+        for again in [ports.connect(free, 0), ports.listen(free, 0)] {
+            assert_eq!(again.unwrap_err().code, RefusalCode::PortInUse, "{space:?}");
+        }
+        ports.failed(reserved);
+        let listener = ports.listen(free, 0).unwrap();
+        let refusal = ports.connect(free, 0).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::PortInUse, "{space:?}");
+        ports.failed(listener);
+    }
 }
 
 #[test]
@@ -168,20 +186,20 @@ fn ports_of_a_space_of_our_own_are_taken_from_nobody_and_no_port_is_given_twice(
     ports.used(listener, Stamp(1));
     let mut given = std::collections::HashSet::new();
     for _ in DYNAMIC {
-        let Ok(reserved) = ports.connect(ANY.ip(), 0) else {
+        let Ok(reserved) = ports.connect(ANY, 0) else {
             break;
         };
         let local = reserved.local();
         assert!(given.insert(local) && local != listener_at);
         ports.used(reserved, Stamp(2));
     }
-    let refusal = ports.connect(ANY.ip(), 0).unwrap_err();
+    let refusal = ports.connect(ANY, 0).unwrap_err();
     assert_eq!(refusal.code, RefusalCode::PortInUse);
     let again = *given.iter().next().unwrap();
     ports.released(again, Stamp(3));
-    let reserved = ports.connect(ANY.ip(), 0).unwrap();
+    let reserved = ports.connect(ANY, 0).unwrap();
     assert_eq!(reserved.local(), again);
     ports.failed(reserved);
     // Another address has them all.
-    ports.failed(ports.connect("127.0.0.2".parse().unwrap(), 0).unwrap());
+    ports.failed(ports.connect("127.0.0.2:0".parse().unwrap(), 0).unwrap());
 }

@@ -76,12 +76,22 @@ fn a_closed_listeners_port_is_free_again() {
 }
 
 fn connect(session: &ClientSession, qp: QpNum, remote: &str, local: Option<&str>) -> Reply {
+    connect_from(session, qp, remote, (local, 0))
+}
+
+fn connect_from(
+    session: &ClientSession,
+    qp: QpNum,
+    remote: &str,
+    (local, local_port): (Option<&str>, u16),
+) -> Reply {
     ask(
         session,
         Request::Connect {
             qp,
             remote: remote.parse().unwrap(),
             local: local.map(|local| local.parse().unwrap()),
+            local_port,
             mpa: MpaOptions::default(),
             private_data: Vec::new(),
         },
@@ -118,6 +128,27 @@ fn a_connection_nowhere_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_connection_comes_from_the_port_that_the_client_names_if_nothing_has_it() {
+    for bench in both() {
+        let from = |port| {
+            let session = bench.client();
+            let qp = qp(&session, pd(&session), cq(&session));
+            connect_from(&session, qp, "127.0.0.1:7471", (None, port))
+        };
+        let Ok(Response::Connecting { local }) = from(0) else {
+            panic!("no connection from any port");
+        };
+        assert_ne!(local.port(), 0);
+        let host = TcpListener::bind(LOCALHOST).unwrap();
+        let named = host.local_addr().unwrap();
+        assert_eq!(refused(from(named.port())), RefusalCode::PortInUse);
+        drop(host);
+        let connecting = Response::Connecting { local: named };
+        assert_eq!(from(named.port()), Ok(connecting));
+    }
+}
+
+#[test]
 fn private_data_and_revision_are_checked_before_anything_is_done() {
     let bench = Bench::new(Driving::Inline);
     let session = bench.client();
@@ -137,6 +168,7 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
                 qp,
                 remote,
                 local: None,
+                local_port: 0,
                 mpa,
                 private_data,
             },

@@ -90,6 +90,7 @@ fn ports_and_connections_are_bounded_by_user() {
             qp,
             remote: "198.18.7.2:7471".parse().unwrap(),
             local: None,
+            local_port: 0,
             mpa: rnic_ipc::control::MpaOptions::default(),
             private_data: Vec::new(),
         };

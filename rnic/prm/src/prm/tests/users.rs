@@ -140,6 +140,21 @@ fn a_user_listens_at_its_ports_only() {
 }
 
 #[test]
+fn a_user_connects_from_its_ports_only_when_it_names_one() {
+    let mut prm = of_user(UserLimits {
+        listen_ports: PortRanges::new([7471..=7471, 18515..=18516]),
+        ..UserLimits::default()
+    });
+    let us = household(&mut prm);
+    let now = Instant::now();
+    for port in [0, 18515] {
+        let _use = prm.connect(us.client, us.qp, port, now).unwrap();
+    }
+    let more = prm.connect(us.client, us.qp, 18517, now);
+    names(more, &["listen_ports", "7471, 18515-18516", "18517"]);
+}
+
+#[test]
 fn the_superusers_ports_are_the_superusers() {
     let mut prm = prm();
     let us = client(&mut prm);
@@ -162,10 +177,10 @@ fn a_user_connects_so_often_with_all_its_clients() {
     });
     let start = Instant::now();
     let (one, two) = (household(&mut prm), household(&mut prm));
-    let _use = prm.connect(one.client, one.qp, start).unwrap();
-    let _use = prm.connect(two.client, two.qp, start).unwrap();
+    let _use = prm.connect(one.client, one.qp, 0, start).unwrap();
+    let _use = prm.connect(two.client, two.qp, 0, start).unwrap();
     for household in [&one, &two] {
-        let more = prm.connect(household.client, household.qp, start);
+        let more = prm.connect(household.client, household.qp, 0, start);
         names(more, &["connects_per_second", "is 2"]);
     }
     assert_eq!(count(&prm, "refused_user_connects_per_second"), 2);
@@ -175,11 +190,11 @@ fn a_user_connects_so_often_with_all_its_clients() {
     end(&mut prm, two.client);
     let three = household(&mut prm);
     names(
-        prm.connect(three.client, three.qp, start),
+        prm.connect(three.client, three.qp, 0, start),
         &["connects_per_second"],
     );
     let later = start + Duration::from_millis(500);
-    let _use = prm.connect(three.client, three.qp, later).unwrap();
+    let _use = prm.connect(three.client, three.qp, 0, later).unwrap();
     end(&mut prm, three.client);
 
     // Whom nobody has to remember is forgotten.
@@ -189,7 +204,7 @@ fn a_user_connects_so_often_with_all_its_clients() {
     let theirs = qp(&mut prm, them, attributes(pd, cq, cq)).unwrap();
     assert_eq!(prm.users.len(), 2);
     let much_later = later + Duration::from_secs(2);
-    let _use = prm.connect(them, theirs, much_later).unwrap();
+    let _use = prm.connect(them, theirs, 0, much_later).unwrap();
     assert_eq!(prm.users.len(), 1);
 }
 
