@@ -21,7 +21,7 @@ use crate::memory::{MemoryRegion, ProtectionDomain};
 use crate::remote_memory::RemoteMemory;
 use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
-use crate::work::{WorkRequest, full_if_none, push_batch};
+use crate::work::{WorkRequest, full_if_none, push_all, push_batch};
 
 /// How large a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,9 @@ pub struct QueuePair {
     srq: Option<SharedReceiveQueue>,
     pd: ProtectionDomain,
 }
+
+/// How work is put on a queue made for so many elements and inline bytes; it says how much was put.
+type Push = fn(&mut WorkQueueProducer, &[WorkRequest<'_>], usize, usize) -> Result<usize, Error>;
 
 /// The queue pair's existence in the RNIC.
 #[derive(Debug)]
@@ -227,10 +230,24 @@ impl QueuePair {
     /// Posts as much of `work` as fits the send queue, in order, with one doorbell, and says how
     /// many.
     pub fn post_send_batch(&self, work: &[WorkRequest<'_>]) -> Result<usize, Error> {
+        self.put_sends(work, push_batch)
+    }
+
+    /// Posts all of `work`, in order, with one doorbell, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`] also when there is room for some of it.
+    pub fn post_send_all(&self, work: &[WorkRequest<'_>]) -> Result<(), Error> {
+        self.put_sends(work, push_all).map(|_| ())
+    }
+
+    fn put_sends(&self, work: &[WorkRequest<'_>], push: Push) -> Result<usize, Error> {
         if work.iter().any(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "send" });
         }
-        self.post(&self.sq, work, |context, qp| context.transmit_posted(qp))
+        self.post((&self.sq, push), work, |context, qp| {
+            context.transmit_posted(qp)
+        })
     }
 
     /// Posts as many receives as fit the receive queue, in order, with one doorbell, and says how
@@ -242,13 +259,13 @@ impl QueuePair {
         if self.srq.is_some() {
             return Err(Error::SharedReceives);
         }
-        self.post(&self.rq, work, |_, _| false)
+        self.post((&self.rq, push_batch), work, |_, _| false)
     }
 
     /// `at_once`: the engine has been told of it, and has done it.
     fn post(
         &self,
-        queue: &Mutex<WorkQueueProducer>,
+        (queue, push): (&Mutex<WorkQueueProducer>, Push),
         work: &[WorkRequest<'_>],
         at_once: impl Fn(&Inner, QpNum) -> bool,
     ) -> Result<usize, Error> {
@@ -256,7 +273,7 @@ impl QueuePair {
             return Err(self.context().gone());
         }
         let mut queue = lock(queue);
-        let posted = push_batch(&mut queue, work, self.max_sge, self.max_inline)?;
+        let posted = push(&mut queue, work, self.max_sge, self.max_inline)?;
         if posted > 0 && !at_once(self.context(), self.num()) && queue.set_pending() {
             drop(queue);
             self.context().ring_doorbell(self.num())?;

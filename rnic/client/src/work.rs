@@ -1,8 +1,11 @@
 //! Work requests as a program writes them.
 
 use rnic_ipc::control::Access;
-use rnic_ipc::ring::{RingFull, WorkQueueProducer};
-use rnic_ipc::work::{Operands, Sge, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode};
+use rnic_ipc::ring::{RingFull, WorkQueueProducer, slots_for};
+use rnic_ipc::work::{
+    Operands, Sge, WR_FENCE, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode,
+    sges_for_inline,
+};
 
 use crate::error::Error;
 use crate::remote_memory::RemoteMemory;
@@ -198,6 +201,13 @@ impl<'a> WorkRequest<'a> {
         self
     }
 
+    /// Anything but a receive: begins only when the Reads and Atomic Operations that were posted before
+    /// have brought what they bring. Without it a later Send or RDMA Write may overtake their answers.
+    pub fn fenced(mut self) -> Self {
+        self.slot.flags |= WR_FENCE;
+        self
+    }
+
     /// Fast registrations: only the queue pair that it is posted to, and its peer, may use the region,
     /// and not the whole protection domain.
     pub fn of_one_stream(mut self) -> Self {
@@ -241,6 +251,16 @@ impl<'a> WorkRequest<'a> {
         }
     }
 
+    /// Slots of a queue pair's ring that it takes.
+    fn slots(&self) -> u32 {
+        let places = match self.bytes {
+            Bytes::Elements(sges) => sges.len(),
+            Bytes::Inline(bytes) => sges_for_inline(bytes.len()),
+        };
+        let opcode = WrOpcode::from_u8(self.slot.opcode);
+        slots_for(places + opcode.map_or(0, WrOpcode::operand_places))
+    }
+
     fn may_be_inline(&self) -> bool {
         let carriers = [
             WrOpcode::Send,
@@ -279,6 +299,20 @@ pub(crate) fn push_batch(
     }
     let put = work.iter().take_while(|work| work.push(queue).is_ok());
     Ok(put.count())
+}
+
+/// Puts all of `work` on the queue of a queue pair, or nothing.
+pub(crate) fn push_all(
+    queue: &mut WorkQueueProducer,
+    work: &[WorkRequest<'_>],
+    max_sge: usize,
+    max_inline: usize,
+) -> Result<usize, Error> {
+    let needed: u64 = work.iter().map(|work| u64::from(work.slots())).sum();
+    if u64::from(queue.free_slots()) < needed {
+        return Err(Error::QueueFull);
+    }
+    push_batch(queue, work, max_sge, max_inline)
 }
 
 /// Nothing was posted: the queue is full.

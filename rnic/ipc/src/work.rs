@@ -96,7 +96,7 @@ pub struct WorkSlot {
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
-    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`], [`WR_ONE_STREAM`].
+    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`], [`WR_ONE_STREAM`], [`WR_FENCE`].
     pub flags: u8,
     /// Places of elements that are taken: by elements or by inline data, at most [`MAX_SGE`], and by
     /// the operands behind them, at most [`OPERAND_PLACES`].
@@ -119,6 +119,9 @@ pub const WR_INLINE: u8 = 4;
 
 /// Fast registration: only the stream of the queue pair that does it may use the region.
 pub const WR_ONE_STREAM: u8 = 8;
+
+/// Begin only when the Reads and Atomic Operations that were posted before have their answers.
+pub const WR_FENCE: u8 = 16;
 
 /// Names whose numbers stand in shared memory, each written once and read both ways.
 macro_rules! numbered {

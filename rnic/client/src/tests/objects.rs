@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::{Event, RefusalCode, Request};
 use rnic_ipc::id::QpNum;
-use rnic_ipc::work::{WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
+use rnic_ipc::work::{WR_FENCE, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
 use super::fake::{Fake, queue_pair, refusal};
 use crate::{
@@ -146,12 +146,13 @@ fn posted_work_reaches_the_engine_as_written() {
     qp.post_send(WorkRequest::send_with_invalidate(2, &[], 55))
         .unwrap();
     qp.post_write(3, &sges[..1], remote).unwrap();
-    qp.post_read(4, &sges, remote).unwrap();
+    qp.post_send(WorkRequest::read(4, &sges, remote).fenced())
+        .unwrap();
     let expected = [
         (1, WrOpcode::Send, WR_SOLICITED, 0, 0, 2),
         (2, WrOpcode::SendInvalidate, WR_SIGNALED, 55, 0, 0),
         (3, WrOpcode::Write, WR_SIGNALED, 77, 88, 1),
-        (4, WrOpcode::Read, WR_SIGNALED, 77, 88, 2),
+        (4, WrOpcode::Read, WR_SIGNALED | WR_FENCE, 77, 88, 2),
     ];
     for (wr_id, opcode, flags, rkey, remote_addr, num_sge) in expected {
         let work = fake.take_send(qp.num()).unwrap();
@@ -164,6 +165,41 @@ fn posted_work_reaches_the_engine_as_written() {
         assert_eq!(work.sges(), &sges[..num_sge]);
     }
     assert!(fake.take_send(qp.num()).is_none());
+}
+
+#[test]
+fn work_that_is_to_be_posted_whole_is_posted_whole_or_not_at_all() {
+    let (fake, context) = Fake::start();
+    let (qp, _cq) = queue_pair(&context);
+    let bytes = [7; 32];
+    let mut room = 0;
+    while qp.post_send(WorkRequest::send(0, &[])).is_ok() {
+        room += 1;
+    }
+    while fake.take_send(qp.num()).is_some() {}
+    let work: Vec<_> = (1..=room)
+        .map(|wr_id| WorkRequest::send(wr_id, &[]))
+        .collect();
+    let more: Vec<_> = work.iter().chain(&work[..1]).copied().collect();
+    assert!(matches!(qp.post_send_all(&more), Err(Error::QueueFull)));
+    assert!(fake.take_send(qp.num()).is_none());
+    qp.post_send_all(&work).unwrap();
+    for wr_id in 1..=room {
+        assert_eq!(fake.take_send(qp.num()).unwrap().slot.wr_id, wr_id);
+    }
+    // With its bytes and its operand each of these takes two slots.
+    let remote = RemoteMemory {
+        stag: 77,
+        addr: 88,
+        len: 99,
+    };
+    let wide = WorkRequest::write_with_immediate(0, &[], remote, 7).inline(&bytes);
+    let wide = vec![wide; room as usize];
+    let (half, more) = (&wide[..wide.len() / 2], &wide[..wide.len() / 2 + 1]);
+    assert!(matches!(qp.post_send_all(more), Err(Error::QueueFull)));
+    qp.post_send_all(half).unwrap();
+    let one = WorkRequest::send(0, &[]);
+    assert!(matches!(qp.post_send_all(&[one]), Err(Error::QueueFull)));
 }
 
 #[test]

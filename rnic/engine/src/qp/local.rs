@@ -61,8 +61,7 @@ impl Qp {
         else {
             return false;
         };
-        let stream = self.stream.as_ref();
-        if stream.is_none_or(|stream| stream.outstanding_reads().next().is_some()) {
+        if self.has_outstanding_reads() {
             return false;
         }
         let user = self.id.user();

@@ -133,10 +133,19 @@ impl Qp {
 
     fn may_begin(&self, work: &Work) -> bool {
         let stream = self.stream.as_ref();
+        if work.fenced && self.has_outstanding_reads() {
+            return false;
+        }
         match work.kind {
             Kind::Local => false,
             _ => !work.is_request() || stream.is_some_and(|stream| stream.can_begin_read()),
         }
+    }
+
+    /// Whether the peer has not answered all Reads and atomics; also when there is no stream any more.
+    pub(super) fn has_outstanding_reads(&self) -> bool {
+        let stream = self.stream.as_ref();
+        stream.is_none_or(|stream| stream.outstanding_reads().next().is_some())
     }
 
     /// How the next FPDU is written.

@@ -4,6 +4,7 @@ mod atomics;
 mod early;
 mod elements;
 mod endings;
+mod fences;
 mod hostile;
 mod immediate;
 mod inline;

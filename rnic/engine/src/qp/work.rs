@@ -4,7 +4,8 @@
 
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
-    Sge, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode, sges_for_inline,
+    Sge, WR_FENCE, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode,
+    sges_for_inline,
 };
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{ReadRequest, SendKind, Stream, segment};
@@ -25,6 +26,8 @@ pub(super) struct Work {
     pub total: u32,
     /// Bytes of it that were sent.
     pub sent: u32,
+    /// It has to wait until the Reads and atomics before it are answered; false from its first message on.
+    pub fenced: bool,
 }
 
 /// What it does. What is not said here stays in the request, which is kept as long as the work.
@@ -49,7 +52,7 @@ impl Work {
 
     /// Whether it may have to wait until the peer has answered others.
     pub(super) fn waits_for_responses(&self) -> bool {
-        self.is_request() || matches!(self.kind, Kind::Local)
+        self.fenced || self.is_request() || matches!(self.kind, Kind::Local)
     }
 }
 
@@ -85,6 +88,7 @@ impl Qp {
                     kind,
                     total,
                     sent: 0,
+                    fenced: self.send.request.slot.flags & WR_FENCE != 0,
                 });
             }
             Err(status) => self.fail_work(ctx, ticket, status),
@@ -189,7 +193,7 @@ impl Qp {
         }
         let slot = self.send.ring.single()?;
         let (sge, opcode) = (&slot.sge[0], WrOpcode::from_u8(slot.opcode)?);
-        let plain = slot.flags & WR_INLINE == 0 && opcode != WrOpcode::WriteImmediate;
+        let plain = slot.flags & (WR_INLINE | WR_FENCE) == 0 && opcode != WrOpcode::WriteImmediate;
         if !plain || self.id.max_sge == 0 || wraps(opcode, &slot, sge.length) {
             return None;
         }
@@ -293,6 +297,7 @@ impl Qp {
         self.message_done(Source::Work);
         work.sent = work.sent.saturating_add(sink.length);
         work.kind = Kind::Read(index + 1);
+        work.fenced = false;
         self.send.work = (work.sent < work.total).then_some(work);
         Ok(())
     }
