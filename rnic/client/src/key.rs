@@ -45,16 +45,26 @@ impl Keyed {
         self.stag.load(Ordering::Relaxed)
     }
 
+    /// Gives it this key, whether it had it before or not.
+    pub(crate) fn set(&self, key: u8) -> u32 {
+        let mut recent = lock(&self.recent);
+        self.note(&mut recent, key)
+    }
+
     /// Gives it another key.
     pub(crate) fn next(&self) -> u32 {
         // Keyed by the kernel's random numbers, anew in each process and for each state.
         let random = RandomState::new().hash_one(self.name);
         let mut recent = lock(&self.recent);
-        let (keys, oldest) = &mut *recent;
+        let (keys, _) = &*recent;
         let free = || (0..=u8::MAX).filter(|key| !keys.contains(key));
         let count = free().count().max(1) as u64;
         // At most 32 of 256 are taken, so there is one.
         let key = free().nth((random % count) as usize).unwrap_or_default();
+        self.note(&mut recent, key)
+    }
+
+    fn note(&self, (keys, oldest): &mut ([u8; OTHERS], usize), key: u8) -> u32 {
         keys[*oldest % OTHERS] = key;
         *oldest = (*oldest + 1) % OTHERS;
         let stag = self.name & !KEY | u32::from(key);

@@ -7,6 +7,7 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::work::{Sge, WrOpcode};
 
 use crate::error::Error;
+use crate::key::Keyed;
 use crate::memory::{MemoryRegion, ProtectionDomain, Registration};
 use crate::remote_memory::RemoteMemory;
 use crate::work::WorkRequest;
@@ -69,8 +70,31 @@ impl MemoryWindow {
         range: Range<usize>,
         access: Access,
     ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
+        self.bind_under(wr_id, (region, range), access, Keyed::next)
+    }
+
+    /// As [`Self::bind`], under a key of the program's choice: the last 8 bits of the STag. The RNIC
+    /// refuses the one that was valid last, by the work's completion.
+    pub fn bind_with_key(
+        &self,
+        wr_id: u64,
+        region: &MemoryRegion,
+        range: Range<usize>,
+        access: Access,
+        key: u8,
+    ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
+        self.bind_under(wr_id, (region, range), access, |stag| stag.set(key))
+    }
+
+    fn bind_under(
+        &self,
+        wr_id: u64,
+        (region, range): (&MemoryRegion, Range<usize>),
+        access: Access,
+        key: impl FnOnce(&Keyed) -> u32,
+    ) -> Result<(WorkRequest<'static>, RemoteMemory), Error> {
         let part = self.registration.part_of(region, &range)?;
-        let stag = self.registration.stag.next();
+        let stag = key(&self.registration.stag);
         let work = WorkRequest::bind(WrOpcode::BindWindow, wr_id, stag, part, access);
         Ok((work, RemoteMemory { stag, ..part }))
     }

@@ -33,6 +33,13 @@ fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
         let operands = [20, rights | u64::from(region.stag()), 0, 0];
         assert_eq!(found.operands(), Some(operands));
     }
+    // A key of the program's own, whichever.
+    for key in [7, 7, 0xff] {
+        let bound = window.bind_with_key(7, &region, 10..30, Access::ALL, key);
+        let (_, remote) = bound.unwrap();
+        assert_eq!(remote.stag, name & !0xff | u32::from(key));
+        assert_eq!(window.stag(), remote.stag);
+    }
     for range in [90..101, 90..90] {
         let refused = window.bind(7, &region, range, Access::ALL);
         assert!(matches!(refused, Err(Error::Range { .. })));
