@@ -1,6 +1,7 @@
 //! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
 //! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
-//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`).
+//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`); lists
+//! of work requests, those made by calls, fences and memory windows (`requests.c`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -63,6 +64,11 @@ fn an_identifier_without_a_queue_pair_is_connected_by_the_number_of_one() {
 #[test]
 fn a_connection_comes_from_the_port_that_its_identifier_tells() {
     run("verbs-ports", "ports");
+}
+
+#[test]
+fn lists_calls_fences_and_memory_windows_do_what_their_manual_pages_promise() {
+    run("verbs-requests", "requests");
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.

@@ -8,9 +8,10 @@ use rnic::DeviceInfo;
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC,
-    IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, IBV_TRANSPORT_IWARP,
-    PHYS_STATE_DISABLED, PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
+    IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW,
+    IBV_DEVICE_MEM_WINDOW_TYPE_2B, IBV_LINK_LAYER_ETHERNET, IBV_NODE_RNIC, IBV_PORT_ACTIVE,
+    IBV_PORT_DOWN, IBV_PORT_IP_BASED_GIDS, IBV_TRANSPORT_IWARP, PHYS_STATE_DISABLED,
+    PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
 };
 use crate::ffi::{Fail, Outcome, Ptr, Shared, field, object, zeroable};
 
@@ -123,12 +124,15 @@ pub(crate) fn attributes(info: &DeviceInfo) -> ibv_device_attr {
     attr.page_size_cap = u64::MAX << 12;
     attr.max_qp = int(limits.queue_pairs);
     attr.max_qp_wr = int(info.max_queue_depth);
-    attr.device_cap_flags = IBV_DEVICE_MEM_MGT_EXTENSIONS;
+    attr.device_cap_flags =
+        IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
     attr.max_sge = int(info.max_sge);
     attr.max_sge_rd = int(info.max_sge);
     attr.max_cq = int(limits.completion_queues);
     attr.max_cqe = int(limits.cq_depth);
+    // One limit for both.
     attr.max_mr = int(limits.regions);
+    attr.max_mw = int(limits.regions);
     attr.max_pd = int(limits.protection_domains);
     attr.max_qp_rd_atom = MAX_READS.into();
     attr.max_qp_init_rd_atom = MAX_READS.into();

@@ -10,3 +10,4 @@ mod rsocket_calls;
 mod rsocket_poll;
 mod rsockets;
 mod strings;
+mod wr;

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod abi;
+mod builder;
 mod cm;
 mod comp_channel;
 mod context;
@@ -24,6 +25,7 @@ mod exports;
 #[allow(unsafe_code)]
 mod ffi;
 mod logger;
+mod mw;
 #[allow(unsafe_code)]
 mod pd;
 mod poll;

@@ -82,6 +82,8 @@ impl Users {
 pub(crate) struct Mr {
     _abi: Shared<ibv_mr>,
     region: MemoryRegion,
+    /// What the program asked for.
+    access: c_uint,
     _use: Use,
 }
 
@@ -102,6 +104,15 @@ impl Mr {
         self.region.rkey()
     }
 
+    pub(crate) fn rnic(&self) -> &MemoryRegion {
+        &self.region
+    }
+
+    /// Memory windows may be bound to it.
+    pub(crate) fn may_bind(&self) -> bool {
+        self.access & IBV_ACCESS_MW_BIND != 0
+    }
+
     pub(crate) fn register(pd: &Arc<Pd>, wanted: Registration) -> Outcome<Arc<Self>> {
         let Registration {
             addr,
@@ -109,7 +120,7 @@ impl Mr {
             iova,
             access,
         } = wanted;
-        let access = rights(access)?;
+        let granted = rights(access)?;
         if iova != addr.addr() as u64 {
             return Err(Fail::unsupported(format!(
                 "memory at {:#x} under another address, {iova:#x}: register it under its own",
@@ -121,7 +132,7 @@ impl Mr {
         };
         // SAFETY: the program's memory, which it leaves mapped until ibv_dereg_mr, as the verbs demand; no
         // Rust reference to it exists but for the time of calls that it is passed to.
-        let region = unsafe { pd.pd.register_memory(start, length, access) }?;
+        let region = unsafe { pd.pd.register_memory(start, length, granted) }?;
         let mr = ibv_mr {
             context: pd.context.abi_ptr(),
             pd: pd.abi_ptr(),
@@ -134,6 +145,7 @@ impl Mr {
         Ok(Arc::new(Self {
             _abi: Shared::new(mr),
             region,
+            access,
             _use: pd.users.add(),
         }))
     }

@@ -1,79 +1,150 @@
 //! Work requests, from the verbs' form to the client API's.
 
-use std::ffi::c_int;
+use std::ffi::c_uint;
 
 use rnic::{MAX_INLINE, RemoteMemory, Sge, WorkRequest};
 use rustix::io::Errno;
 
 use crate::abi::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_IP_CSUM, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
-    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-    IBV_WR_SEND_WITH_INV, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
+    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_recv_wr, ibv_send_wr,
 };
 use crate::ffi::{Fail, Outcome, Ptr};
+use crate::mw::Mw;
 use crate::poll::Immediate;
 
-/// Posts a list of work requests with `post`; `bad` is told the first that was not.
-pub(crate) fn post_sends(
-    mut wr: Ptr<ibv_send_wr>,
-    bad: Ptr<Ptr<ibv_send_wr>>,
-    post: impl Fn(WorkRequest<'_>) -> Result<(), rnic::Error>,
+/// Work requests of a list that are handed over at once.
+const BATCH: usize = 8;
+
+/// A work request of a program's list.
+pub(crate) trait Request: Copy {
+    fn next(&self) -> Ptr<Self>;
+
+    /// In the client API's form. Bytes that have to be put together first go to `place`.
+    fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>>;
+}
+
+/// Where inline bytes of several elements are put together.
+pub(crate) type Place = Option<[u8; MAX_INLINE]>;
+
+/// Posts a list of work requests with `post`, which says how many fit; `bad` is told the first that was not
+/// posted. Those before it are.
+pub(crate) fn post_list<R: Request>(
+    mut first: Ptr<R>,
+    bad: Ptr<Ptr<R>>,
+    post: impl Fn(&[WorkRequest<'_>]) -> Result<usize, rnic::Error>,
 ) -> Outcome<()> {
-    while let Some(request) = wr.get() {
-        if let Err(fail) = post_send(&request, &post) {
-            bad.write(wr);
+    while let Some(request) = first.get() {
+        let (posted, outcome) = match request.next().is_null() {
+            true => {
+                let outcome = post_alone(&request, &post);
+                (usize::from(outcome.is_ok()), outcome)
+            }
+            false => post_several(first, &post),
+        };
+        for _ in 0..posted {
+            first = first.read()?.next();
+        }
+        if let Err(fail) = outcome {
+            bad.write(first);
             return Err(fail);
         }
-        wr = request.next;
     }
     Ok(())
 }
 
-/// The same for receives.
-pub(crate) fn post_receives(
-    mut wr: Ptr<ibv_recv_wr>,
-    bad: Ptr<Ptr<ibv_recv_wr>>,
-    post: impl Fn(WorkRequest<'_>) -> Result<(), rnic::Error>,
+fn post_alone(
+    request: &impl Request,
+    post: &impl Fn(&[WorkRequest<'_>]) -> Result<usize, rnic::Error>,
 ) -> Outcome<()> {
-    while let Some(request) = wr.get() {
-        let posted = elements(request.sg_list, request.num_sge)
-            .and_then(|sges| Ok(post(WorkRequest::recv(request.wr_id, sges))?));
-        if let Err(fail) = posted {
-            bad.write(wr);
-            return Err(fail);
+    let mut place = None;
+    all_of(post(&[request.work(&mut place)?])?, 1)
+}
+
+/// Posts the first ones of a list. How many were posted, and why not the next.
+fn post_several<R: Request>(
+    first: Ptr<R>,
+    post: &impl Fn(&[WorkRequest<'_>]) -> Result<usize, rnic::Error>,
+) -> (usize, Outcome<()>) {
+    let mut batch = [WorkRequest::recv(0, &[]); BATCH];
+    let mut places = [const { None }; BATCH];
+    let (mut count, mut at, mut outcome) = (0, first, Ok(()));
+    for (work, place) in batch.iter_mut().zip(&mut places) {
+        let Some(request) = at.get() else {
+            break;
+        };
+        match request.work(place) {
+            Ok(found) => *work = found,
+            Err(fail) => {
+                outcome = Err(fail);
+                break;
+            }
         }
-        wr = request.next;
+        count += 1;
+        at = request.next();
     }
-    Ok(())
+    let batch = &batch[..count];
+    match post(batch) {
+        Ok(posted) => (posted, all_of(posted, count).and(outcome)),
+        // Nothing was posted, because of one of them.
+        Err(_) => {
+            for (index, work) in batch.iter().enumerate() {
+                let posted = post(std::slice::from_ref(work)).map_err(Fail::from);
+                if let Err(fail) = posted.and_then(|posted| all_of(posted, 1)) {
+                    return (index, Err(fail));
+                }
+            }
+            (count, outcome)
+        }
+    }
 }
 
-fn elements<'a>(list: Ptr<ibv_sge>, count: c_int) -> Outcome<&'a [Sge]> {
-    Ok(list.slice(crate::pd::count(count)?))
+/// That the queue had room for all.
+fn all_of(posted: usize, wanted: usize) -> Outcome<()> {
+    match posted == wanted {
+        true => Ok(()),
+        false => Err(rnic::Error::QueueFull.into()),
+    }
 }
 
-fn post_send(
-    request: &ibv_send_wr,
-    post: &impl Fn(WorkRequest<'_>) -> Result<(), rnic::Error>,
-) -> Outcome<()> {
-    let sges = elements(request.sg_list, request.num_sge)?;
-    if request.send_flags & IBV_SEND_INLINE == 0 {
-        return Ok(post(work(request, sges)?)?);
+impl Request for ibv_recv_wr {
+    fn next(&self) -> Ptr<Self> {
+        self.next
     }
-    // Nothing can be inline, as in immediate data alone. Elements of no bytes need no region either.
-    if is_empty(sges) {
-        return Ok(post(work(request, &[])?)?);
+
+    fn work<'a>(&self, _: &'a mut Place) -> Outcome<WorkRequest<'a>> {
+        Ok(WorkRequest::recv(self.wr_id, self.elements()?))
     }
-    let mut place = [0; MAX_INLINE];
-    let bytes = inline_bytes(sges, &mut place)?;
-    Ok(post(work(request, sges)?.inline(bytes))?)
+}
+
+impl ibv_recv_wr {
+    fn elements<'a>(&self) -> Outcome<&'a [Sge]> {
+        Ok(self.sg_list.slice(crate::pd::count(self.num_sge)?))
+    }
+}
+
+impl Request for ibv_send_wr {
+    fn next(&self) -> Ptr<Self> {
+        self.next
+    }
+
+    fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>> {
+        let sges = self.sg_list.slice(crate::pd::count(self.num_sge)?);
+        if self.send_flags & IBV_SEND_INLINE == 0 {
+            return work(self, sges, None);
+        }
+        let bytes = match sges {
+            [one] => memory(one),
+            _ => put_together(sges, place.insert([0; MAX_INLINE]))?,
+        };
+        work(self, sges, Some(bytes))
+    }
 }
 
 /// The bytes that the elements of an inline work request name, which need not be registered.
-fn inline_bytes<'a>(sges: &[Sge], place: &'a mut [u8; MAX_INLINE]) -> Outcome<&'a [u8]> {
-    if let [one] = sges {
-        return Ok(memory(one));
-    }
+fn put_together<'a>(sges: &[Sge], place: &'a mut [u8; MAX_INLINE]) -> Outcome<&'a [u8]> {
     let mut used = 0;
     for sge in sges {
         let bytes = memory(sge);
@@ -101,14 +172,29 @@ fn total(sges: &[Sge]) -> u32 {
     sges.iter().fold(0, |sum, sge| sum.wrapping_add(sge.length))
 }
 
-/// One work request in the client API's form.
-fn work<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a>> {
+/// One work request in the client API's form. With `inline` it carries these bytes itself, which are those of
+/// its elements.
+pub(crate) fn work<'a>(
+    request: &ibv_send_wr,
+    sges: &'a [Sge],
+    inline: Option<&'a [u8]>,
+) -> Outcome<WorkRequest<'a>> {
+    match inline {
+        // Nothing can be inline, as in immediate data alone. Elements of no bytes need no region either.
+        Some([]) => work_of(request, &[]),
+        Some(bytes) => Ok(work_of(request, sges)?.inline(bytes)),
+        None => work_of(request, sges),
+    }
+}
+
+fn work_of<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a>> {
     let ibv_send_wr {
         wr_id,
         send_flags,
         imm_data,
         wr,
         opcode,
+        bind_mw,
         ..
     } = *request;
     let remote = RemoteMemory {
@@ -124,7 +210,7 @@ fn work<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a>> 
         let data = imm_data;
         Immediate { data, written }.encode()
     };
-    let mut work = match opcode {
+    let work = match opcode {
         IBV_WR_SEND => WorkRequest::send(wr_id, sges),
         IBV_WR_SEND_WITH_INV => WorkRequest::send_with_invalidate(wr_id, sges, imm_data),
         IBV_WR_SEND_WITH_IMM if is_empty(sges) => WorkRequest::immediate(wr_id, immediate(None)),
@@ -148,26 +234,33 @@ fn work<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a>> 
             WorkRequest::atomic_compare_swap(wr_id, original(sges)?, remote_word, compare, swap)
         }
         IBV_WR_LOCAL_INV => WorkRequest::local_invalidate(wr_id, imm_data),
+        IBV_WR_BIND_MW => Mw::bind_work(wr_id, &bind_mw)?,
         other => {
             return Err(Fail::unsupported(format!(
                 "work requests of opcode {other}"
             )));
         }
     };
-    let known = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE | IBV_SEND_IP_CSUM;
-    if send_flags & !known != 0 {
-        let fence = match send_flags & IBV_SEND_FENCE {
-            0 => "",
-            _ => " (a fence: wait for the Reads' completions instead)",
-        };
-        return Err(Fail::unsupported(format!(
-            "send flags {send_flags:#x}{fence}"
-        )));
+    with_flags(work, send_flags)
+}
+
+/// What the flags of a work request say beside that it is inline.
+pub(crate) fn with_flags(mut work: WorkRequest<'_>, flags: c_uint) -> Outcome<WorkRequest<'_>> {
+    let known = IBV_SEND_FENCE
+        | IBV_SEND_SIGNALED
+        | IBV_SEND_SOLICITED
+        | IBV_SEND_INLINE
+        | IBV_SEND_IP_CSUM;
+    if flags & !known != 0 {
+        return Err(Fail::unsupported(format!("send flags {flags:#x}")));
     }
-    if send_flags & IBV_SEND_SIGNALED == 0 {
+    if flags & IBV_SEND_FENCE != 0 {
+        work = work.fenced();
+    }
+    if flags & IBV_SEND_SIGNALED == 0 {
         work = work.unsignaled();
     }
-    if send_flags & IBV_SEND_SOLICITED != 0 {
+    if flags & IBV_SEND_SOLICITED != 0 {
         work = work.solicited();
     }
     Ok(work)

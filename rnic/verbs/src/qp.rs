@@ -14,8 +14,9 @@ use crate::abi::{
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT,
     IBV_QP_RNR_RETRY, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
     IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPT_RC, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_init_attr,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
 };
+use crate::builder::Builder;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device;
@@ -24,7 +25,7 @@ use crate::lock;
 use crate::pd::{Pd, Use};
 use crate::srq::Srq;
 
-zeroable!(ibv_qp, ibv_qp_attr);
+zeroable!(ibv_qp_ex, ibv_qp_attr);
 
 /// How long the destruction of a queue pair waits for the end of its connection in order. Programs destroy
 /// it when their work has completed, which is before the peer has all of it: a reset would take that away.
@@ -32,8 +33,9 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 #[repr(C)]
 pub(crate) struct Qp {
-    pub(crate) abi: Shared<ibv_qp>,
+    pub(crate) abi: Shared<ibv_qp_ex>,
     qp: QueuePair,
+    pub(crate) builder: Builder,
     init: ibv_qp_init_attr,
     /// Reads and Atomic Operations that the connection may have outstanding: its own, and the peer's.
     reads: Mutex<[u8; 2]>,
@@ -76,7 +78,8 @@ impl Qp {
             Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config)?,
             None => QueuePair::create(pd.rnic(), send, recv, config)?,
         };
-        let abi = Shared::zeroed(|abi: &mut ibv_qp| {
+        let abi = Shared::zeroed(|ex: &mut ibv_qp_ex| {
+            let abi = &mut ex.base;
             abi.context = pd.context().abi_ptr();
             abi.qp_context = init.qp_context;
             abi.pd = pd.abi_ptr();
@@ -94,6 +97,7 @@ impl Qp {
         let made = Arc::new(Self {
             abi,
             qp,
+            builder: Builder::default(),
             init: *init,
             reads: Mutex::default(),
             pd: pd.clone(),
@@ -146,7 +150,7 @@ impl Qp {
 
     /// What `qp->state` says, where no call of the program's asks the RNIC.
     pub(crate) fn note_state(&self, state: c_int) {
-        field!(self.abi, state).store(state);
+        field!(self.abi, base.state).store(state);
     }
 
     /// What was negotiated: the Reads that this side may have outstanding, and the peer.
@@ -157,7 +161,7 @@ impl Qp {
 
     /// The state in the verbs' words. RESET and INIT are one to the RNIC.
     pub(crate) fn state(&self) -> Outcome<c_int> {
-        let noted = field!(self.abi, state).load();
+        let noted = field!(self.abi, base.state).load();
         let state = match self.qp.state()? {
             QpState::Idle if noted == IBV_QPS_INIT => IBV_QPS_INIT,
             QpState::Idle => IBV_QPS_RESET,

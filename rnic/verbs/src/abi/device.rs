@@ -89,6 +89,8 @@ pub(crate) struct verbs_context {
     pub(crate) context: ibv_context,
 }
 
+pub(crate) const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
+pub(crate) const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 pub(crate) const IBV_DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
 pub(crate) const IBV_ATOMIC_HCA: c_int = 1;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{ibv_context, sizes};
+use super::{Absent, ibv_context, ibv_mw_bind_info, ibv_sge, sizes};
 use crate::ffi::Ptr;
 
 #[repr(C)]
@@ -31,6 +31,9 @@ pub(crate) struct ibv_mr {
     pub(crate) lkey: u32,
     pub(crate) rkey: u32,
 }
+
+pub(crate) const IBV_MW_TYPE_1: c_int = 1;
+pub(crate) const IBV_MW_TYPE_2: c_int = 2;
 
 #[repr(C)]
 pub(crate) struct ibv_mw {
@@ -117,6 +120,49 @@ pub(crate) struct ibv_qp {
     pub(crate) events_completed: u32,
 }
 
+/// Bytes that a work request carries itself.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ibv_data_buf {
+    pub(crate) addr: Ptr<c_void>,
+    pub(crate) length: usize,
+}
+
+/// Functions of an `ibv_qp_ex`, by what they take beside it.
+pub(crate) type Wr0 = Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>)>;
+pub(crate) type Wr1<A> = Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>, A)>;
+pub(crate) type Wr2<A, B> = Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>, A, B)>;
+pub(crate) type Wr3<A, B, C> = Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>, A, B, C)>;
+pub(crate) type Wr4<A, B, C, D> = Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>, A, B, C, D)>;
+
+/// As of rdma-core 64, which has one function more than 44.
+#[repr(C)]
+pub(crate) struct ibv_qp_ex {
+    pub(crate) base: ibv_qp,
+    pub(crate) comp_mask: u64,
+    pub(crate) wr_id: u64,
+    pub(crate) wr_flags: c_uint,
+    pub(crate) wr_atomic_cmp_swp: Wr4<u32, u64, u64, u64>,
+    pub(crate) wr_atomic_fetch_add: Wr3<u32, u64, u64>,
+    pub(crate) wr_bind_mw: Wr3<Ptr<ibv_mw>, u32, Ptr<ibv_mw_bind_info>>,
+    pub(crate) wr_local_inv: Wr1<u32>,
+    pub(crate) wr_rdma_read: Wr2<u32, u64>,
+    pub(crate) wr_rdma_write: Wr2<u32, u64>,
+    pub(crate) wr_rdma_write_imm: Wr3<u32, u64, u32>,
+    pub(crate) wr_send: Wr0,
+    pub(crate) wr_send_imm: Wr1<u32>,
+    pub(crate) wr_send_inv: Wr1<u32>,
+    pub(crate) tso_ud_and_xrc: [Absent; 3],
+    pub(crate) wr_set_inline_data: Wr2<Ptr<c_void>, usize>,
+    pub(crate) wr_set_inline_data_list: Wr2<usize, Ptr<ibv_data_buf>>,
+    pub(crate) wr_set_sge: Wr3<u32, u64, u32>,
+    pub(crate) wr_set_sge_list: Wr2<usize, Ptr<ibv_sge>>,
+    pub(crate) wr_start: Wr0,
+    pub(crate) wr_complete: Option<unsafe extern "C-unwind" fn(Ptr<ibv_qp_ex>) -> c_int>,
+    pub(crate) wr_abort: Wr0,
+    pub(crate) atomic_write_and_flush: [Absent; 2],
+}
+
 #[repr(C)]
 pub(crate) struct ibv_srq {
     pub(crate) context: Ptr<ibv_context>,
@@ -148,6 +194,8 @@ sizes!(
     ibv_cq = 128,
     ibv_cq_ex = 288,
     ibv_qp = 160,
+    ibv_data_buf = 16,
+    ibv_qp_ex = 360,
     ibv_srq = 128,
     ibv_async_event = 16,
 );

@@ -27,6 +27,7 @@ fn fields_are_where_the_headers_of_rdma_core_44_have_them() {
         ibv_cq { context = 0, channel = 8, cq_context = 16, handle = 24, cqe = 28, mutex = 32, cond = 72, comp_events_completed = 120, async_events_completed = 124 }
         ibv_cq_ex { comp_mask = 128, status = 132, wr_id = 136, start_poll = 144 }
         ibv_qp { context = 0, qp_context = 8, pd = 16, send_cq = 24, recv_cq = 32, srq = 40, handle = 48, qp_num = 52, state = 56, qp_type = 60, mutex = 64, cond = 104, events_completed = 152 }
+        ibv_qp_ex { comp_mask = 160, wr_id = 168, wr_flags = 176, wr_atomic_cmp_swp = 184, wr_start = 320 }
         ibv_srq { context = 0, srq_context = 8, pd = 16, handle = 24, mutex = 32, events_completed = 120 }
         ibv_wc { wr_id = 0, status = 8, opcode = 12, byte_len = 20, imm_data = 24, qp_num = 28, src_qp = 32, wc_flags = 36 }
         ibv_port_attr { state = 0, link_layer = 46, flags = 47, port_cap_flags2 = 48 }
@@ -62,4 +63,5 @@ fn the_rkey_of_a_work_request_is_read_as_c_programs_write_it() {
     let rkey = Ptr::<u32>::from_addr((place.expose_provenance() + 8) as u64);
     rkey.write(0x1234_5678);
     assert_eq!(words.rdma_rkey(), 0x1234_5678);
+    assert_eq!(RemoteWords::rdma(7, 0x1234_5678).rdma_rkey(), 0x1234_5678);
 }

@@ -53,6 +53,7 @@ pub(crate) const IBV_WR_RDMA_READ: c_int = 4;
 pub(crate) const IBV_WR_ATOMIC_CMP_AND_SWP: c_int = 5;
 pub(crate) const IBV_WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
 pub(crate) const IBV_WR_LOCAL_INV: c_int = 7;
+pub(crate) const IBV_WR_BIND_MW: c_int = 8;
 pub(crate) const IBV_WR_SEND_WITH_INV: c_int = 9;
 
 pub(crate) const IBV_SEND_FENCE: c_uint = 1;
@@ -76,6 +77,16 @@ pub(crate) struct RemoteWords {
 }
 
 impl RemoteWords {
+    /// `wr.rdma`.
+    pub(crate) fn rdma(remote_addr: u64, rkey: u32) -> Self {
+        let [k0, k1, k2, k3] = rkey.to_ne_bytes();
+        Self {
+            remote_addr,
+            compare_add: u64::from_ne_bytes([k0, k1, k2, k3, 0, 0, 0, 0]),
+            ..Self::default()
+        }
+    }
+
     /// `wr.rdma.rkey`.
     pub(crate) fn rdma_rkey(&self) -> u32 {
         let [k0, k1, k2, k3, ..] = self.compare_add.to_ne_bytes();

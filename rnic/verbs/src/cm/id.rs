@@ -308,6 +308,6 @@ impl CmId {
         qp.note_state(IBV_QPS_INIT);
         self.state().qp = Arc::downgrade(qp);
         field!(self.abi, qp).set(qp.abi_ptr());
-        field!(self.abi, pd).set(field!(qp.abi, pd).get());
+        field!(self.abi, pd).set(field!(qp.abi, base.pd).get());
     }
 }

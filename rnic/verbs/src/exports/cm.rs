@@ -12,8 +12,10 @@ use crate::abi::{
     rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::cm::{CmId, Event, EventChannel, free_addrinfo, get_addrinfo, read_sockaddr};
+use crate::exports::wr::add_operations;
 use crate::ffi::{Fail, Object, Ptr, array_of, exports, field, free_array};
 use crate::pd::Pd;
+use crate::qp::Qp;
 use crate::srq::Srq;
 
 exports! {
@@ -84,7 +86,9 @@ exports! {
         };
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         let mut plain = check_qp_ex(&attr)?;
-        id.object::<CmId>()?.create_qp(pd, &mut plain)?;
+        let id = id.object::<CmId>()?;
+        id.create_qp(pd, &mut plain)?;
+        add_operations(field!(id.abi, qp).get().object::<Qp>()?, &attr);
         init.update(|init| init.cap = plain.cap);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
@@ -102,9 +102,11 @@ exports! {
         Qp::destroy(qp)
     }
 
-    "IBVERBS_1.6" ptr fn ibv_qp_to_qp_ex(_qp: Ptr<ibv_qp>) -> Ptr<c_void> {
-        // No queue pair is made with ibv_wr_* operations.
-        Ok(Ptr::NULL)
+    "IBVERBS_1.6" ptr fn ibv_qp_to_qp_ex(qp: Ptr<ibv_qp>) -> Ptr<ibv_qp_ex> {
+        Ok(match super::wr::has_operations(qp.object::<Qp>()?) {
+            true => qp.cast(),
+            false => Ptr::NULL,
+        })
     }
 
     "IBVERBS_1.14" plain fn ibv_query_qp_data_in_order(_qp: Ptr<ibv_qp>, _opcode: c_int, _flags: u32) -> c_int {

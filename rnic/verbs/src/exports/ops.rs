@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::wr;
 use crate::abi::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_QP_INIT_ATTR_CREATE_FLAGS,
-    IBV_QP_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_WC_STANDARD_FLAGS,
-    ibv_context, ibv_context_ops, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device,
-    ibv_device_attr_ex, ibv_mw, ibv_mw_bind, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex,
-    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_wc,
-    verbs_context,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SRQ_INIT_ATTR_PD,
+    IBV_SRQ_INIT_ATTR_TYPE, IBV_WC_STANDARD_FLAGS, ibv_context, ibv_context_ops, ibv_cq, ibv_cq_ex,
+    ibv_cq_init_attr_ex, ibv_device, ibv_device_attr_ex, ibv_mw, ibv_mw_bind, ibv_pd,
+    ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr, ibv_srq,
+    ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_wc, verbs_context,
 };
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
 use crate::ffi::{Fail, Object, Outcome, Ptr, data_number, data_verb, field, ptr, verb, zeroable};
+use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::poll::ExPoll;
 use crate::qp::Qp;
@@ -84,7 +86,7 @@ unsafe extern "C-unwind" fn post_send(
 ) -> c_int {
     data_verb("ibv_post_send", || {
         let qp = qp.object::<Qp>()?.rnic();
-        post::post_sends(wr, bad, |work| qp.post_send(work))
+        post::post_list(wr, bad, |work| qp.post_send_batch(work))
     })
 }
 
@@ -95,7 +97,7 @@ unsafe extern "C-unwind" fn post_recv(
 ) -> c_int {
     data_verb("ibv_post_recv", || {
         let qp = qp.object::<Qp>()?.rnic();
-        post::post_receives(wr, bad, |work| qp.post_recv(work))
+        post::post_list(wr, bad, |work| qp.post_recv_batch(work))
     })
 }
 
@@ -106,24 +108,26 @@ unsafe extern "C-unwind" fn post_srq_recv(
 ) -> c_int {
     data_verb("ibv_post_srq_recv", || {
         let srq = srq.object::<Srq>()?.rnic();
-        post::post_receives(wr, bad, |work| srq.post_recv(work))
+        post::post_list(wr, bad, |work| srq.post_recv_batch(work))
     })
 }
 
-fn no_windows<T>() -> Outcome<T> {
-    Err(Fail::unsupported("memory windows are not there"))
+unsafe extern "C-unwind" fn alloc_mw(pd: Ptr<ibv_pd>, mw_type: c_int) -> Ptr<ibv_mw> {
+    ptr("ibv_alloc_mw", || Mw::alloc(pd, mw_type))
 }
 
-unsafe extern "C-unwind" fn alloc_mw(_: Ptr<ibv_pd>, _: c_int) -> Ptr<ibv_mw> {
-    ptr("ibv_alloc_mw", no_windows)
+unsafe extern "C-unwind" fn bind_mw(
+    qp: Ptr<ibv_qp>,
+    mw: Ptr<ibv_mw>,
+    bind: Ptr<ibv_mw_bind>,
+) -> c_int {
+    data_verb("ibv_bind_mw", || {
+        mw.object::<Mw>()?.bind(qp.object::<Qp>()?, &bind.read()?)
+    })
 }
 
-unsafe extern "C-unwind" fn bind_mw(_: Ptr<ibv_qp>, _: Ptr<ibv_mw>, _: Ptr<ibv_mw_bind>) -> c_int {
-    verb("ibv_bind_mw", no_windows)
-}
-
-unsafe extern "C-unwind" fn dealloc_mw(_: Ptr<ibv_mw>) -> c_int {
-    verb("ibv_dealloc_mw", no_windows)
+unsafe extern "C-unwind" fn dealloc_mw(mw: Ptr<ibv_mw>) -> c_int {
+    verb("ibv_dealloc_mw", || Mw::dealloc(mw))
 }
 
 unsafe extern "C-unwind" fn query_port(
@@ -163,6 +167,7 @@ unsafe extern "C-unwind" fn create_qp_ex(
         let attr = init.read()?;
         let mut plain = check_qp_ex(&attr)?;
         let qp = Qp::create(&attr.pd.share::<Pd>()?, &mut plain)?;
+        wr::add_operations(&qp, &attr);
         init.update(|init| init.cap = plain.cap);
         Ok(qp.hand_out())
     })
@@ -170,13 +175,14 @@ unsafe extern "C-unwind" fn create_qp_ex(
 
 /// What an extended queue pair is made with, when it asks for nothing that is not there.
 pub(super) fn check_qp_ex(attr: &ibv_qp_init_attr_ex) -> Outcome<crate::abi::ibv_qp_init_attr> {
-    let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let asks_for_flags =
         attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0;
     if attr.comp_mask & !known != 0 || asks_for_flags {
         return Err(Fail::unsupported(format!(
-            "a queue pair with extended attributes {:#x}: use ibv_create_qp and ibv_post_send",
-            attr.comp_mask
+            "a queue pair with extended attributes {:#x}, creation flags {:#x}",
+            attr.comp_mask, attr.create_flags
         )));
     }
     if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
@@ -185,6 +191,7 @@ pub(super) fn check_qp_ex(attr: &ibv_qp_init_attr_ex) -> Outcome<crate::abi::ibv
             "a queue pair without a protection domain",
         ));
     }
+    wr::check_operations(attr)?;
     Ok(attr.plain())
 }
 
