@@ -206,6 +206,39 @@ static void check_without_log(struct rdma_cm_id *id)
 	close(full);
 }
 
+/* A region that is registered anew is the same object, with other keys. */
+static void check_rereg(struct rdma_cm_id *id, struct place place)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE;
+	static char other[SIZE] __attribute__((aligned(4096)));
+	struct ibv_pd *pd = ibv_alloc_pd(id->verbs);
+	struct ibv_mr *mr = ibv_reg_mr(pd, other, SIZE, access);
+	struct ibv_sge sge = { .addr = (uintptr_t)other, .length = 8 };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { .remote_addr = place.addr, .rkey = place.rkey },
+	};
+	uint32_t before;
+
+	CHECK(pd && mr);
+	before = mr->lkey;
+	CHECK(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+	/* What fails leaves it as it was. */
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_ON_DEMAND) ==
+		      IBV_REREG_MR_ERR_INPUT && errno == EOPNOTSUPP);
+	CHECK(mr->lkey == before && mr->pd == pd && ibv_dealloc_pd(pd) == EBUSY);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, access | IBV_ACCESS_REMOTE_READ));
+	CHECK(mr->addr == other && mr->length == SIZE && mr->lkey == mr->rkey && mr->lkey != before);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, other + 1, 100, 0));
+	CHECK(mr->addr == other + 1 && mr->length == 100 && mr->pd == pd);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION, id->pd, other, SIZE, 0));
+	CHECK(mr->pd == id->pd && !ibv_dealloc_pd(pd));
+	/* The queue pairs of its domain now use it. */
+	sge.lkey = mr->lkey;
+	post(id, &wr);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
 /* What is still used. */
 static void check_used(struct rdma_cm_id *id)
 {
@@ -345,6 +378,7 @@ static void ask(const char *address)
 	memcpy(&place, memory + 2048, sizeof(place));
 	check_absent(id);
 	check_without_log(id);
+	check_rereg(id, place);
 	check_used(id);
 	check_used_srq(id);
 	check_attributes(id);

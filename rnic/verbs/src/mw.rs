@@ -14,7 +14,7 @@ use crate::abi::{
     ibv_pd,
 };
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object};
-use crate::pd::{Mr, Pd, Use};
+use crate::pd::{Mr, Pd, Registered, Use};
 use crate::post;
 use crate::qp::Qp;
 
@@ -68,10 +68,10 @@ impl Mw {
         let (work, rkey) = match info.length {
             0 => (self.window.unbind(wr_id), field!(self.abi, rkey).get()),
             _ => {
-                let mr = info.mr.object::<Mr>()?;
-                let range = part_of(mr, info)?;
+                let mr = info.mr.object::<Mr>()?.registered();
+                let range = part_of(&mr, info)?;
                 let rights = rights(info)?;
-                let (work, remote) = self.window.bind(wr_id, mr.rnic(), range, rights)?;
+                let (work, remote) = self.window.bind(wr_id, &mr.region, range, rights)?;
                 (work, remote.stag)
             }
         };
@@ -98,10 +98,10 @@ impl Mw {
             ));
         }
         let info = &bind.bind_info;
-        let mr = info.mr.object::<Mr>()?;
-        let range = part_of(mr, info)?;
+        let mr = info.mr.object::<Mr>()?.registered();
+        let range = part_of(&mr, info)?;
         let window = &mw.window;
-        let (work, _) = window.bind_with_key(wr_id, mr.rnic(), range, rights(info)?, key)?;
+        let (work, _) = window.bind_with_key(wr_id, &mr.region, range, rights(info)?, key)?;
         Ok(work)
     }
 
@@ -117,14 +117,14 @@ impl Mw {
 }
 
 /// The part of a region that a window is to be bound to.
-fn part_of(mr: &Mr, info: &ibv_mw_bind_info) -> Outcome<Range<usize>> {
+fn part_of(mr: &Registered, info: &ibv_mw_bind_info) -> Outcome<Range<usize>> {
     if !mr.may_bind() {
         return Err(Fail::of(
             Errno::INVAL,
             "a memory window of a region without IBV_ACCESS_MW_BIND",
         ));
     }
-    let start = info.addr.checked_sub(mr.rnic().addr());
+    let start = info.addr.checked_sub(mr.region.addr());
     let range = start.and_then(|start| {
         let end = usize::try_from(start.checked_add(info.length)?).ok()?;
         Some(usize::try_from(start).ok()?..end)

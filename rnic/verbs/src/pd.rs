@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rnic::{Access, MemoryRegion, ProtectionDomain};
 use rustix::io::Errno;
@@ -13,7 +13,8 @@ use crate::abi::{
     IBV_ACCESS_REMOTE_WRITE, ibv_mr, ibv_pd,
 };
 use crate::context::Context;
-use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object};
+use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object};
+use crate::lock;
 
 #[repr(C)]
 pub(crate) struct Pd {
@@ -80,14 +81,26 @@ impl Users {
 
 #[repr(C)]
 pub(crate) struct Mr {
-    _abi: Shared<ibv_mr>,
-    region: MemoryRegion,
-    /// What the program asked for.
-    access: c_uint,
+    abi: Shared<ibv_mr>,
+    registered: Mutex<Arc<Registered>>,
+}
+
+object!(Mr: ibv_mr => offset_of!(Mr, abi));
+
+/// What it stands for, until it is registered anew.
+pub(crate) struct Registered {
+    pub(crate) region: MemoryRegion,
+    wanted: Registration,
+    pd: Arc<Pd>,
     _use: Use,
 }
 
-object!(Mr: ibv_mr => offset_of!(Mr, _abi));
+impl Registered {
+    /// Memory windows may be bound to it.
+    pub(crate) fn may_bind(&self) -> bool {
+        self.wanted.access & IBV_ACCESS_MW_BIND != 0
+    }
+}
 
 /// What a registration asks for.
 #[derive(Clone, Copy)]
@@ -101,19 +114,57 @@ pub(crate) struct Registration {
 
 impl Mr {
     pub(crate) fn rkey(&self) -> u32 {
-        self.region.rkey()
+        self.registered().region.rkey()
     }
 
-    pub(crate) fn rnic(&self) -> &MemoryRegion {
-        &self.region
-    }
-
-    /// Memory windows may be bound to it.
-    pub(crate) fn may_bind(&self) -> bool {
-        self.access & IBV_ACCESS_MW_BIND != 0
+    pub(crate) fn registered(&self) -> Arc<Registered> {
+        lock(&self.registered).clone()
     }
 
     pub(crate) fn register(pd: &Arc<Pd>, wanted: Registration) -> Outcome<Arc<Self>> {
+        let registered = Registered::new(pd, wanted)?;
+        Ok(Arc::new(Self {
+            abi: Shared::new(registered.as_seen()),
+            registered: Mutex::new(Arc::new(registered)),
+        }))
+    }
+
+    /// Registers it anew with what of this is given. The old registration ends when the new one is there, and
+    /// stays when there is none.
+    pub(crate) fn register_again(&self, change: Change) -> Outcome<()> {
+        let before = self.registered();
+        let (addr, length) = change
+            .memory
+            .unwrap_or((before.wanted.addr, before.wanted.length));
+        let wanted = Registration {
+            addr,
+            length,
+            iova: addr.addr() as u64,
+            access: change.access.unwrap_or(before.wanted.access),
+        };
+        let pd = change.pd.unwrap_or_else(|| before.pd.clone());
+        let registered = Registered::new(&pd, wanted)?;
+        let seen = registered.as_seen();
+        *lock(&self.registered) = Arc::new(registered);
+        field!(self.abi, pd).set(seen.pd);
+        field!(self.abi, addr).set(seen.addr);
+        field!(self.abi, length).set(seen.length);
+        field!(self.abi, lkey).set(seen.lkey);
+        field!(self.abi, rkey).set(seen.rkey);
+        Ok(())
+    }
+}
+
+/// What of a registration is to change.
+#[derive(Default)]
+pub(crate) struct Change {
+    pub(crate) memory: Option<(Ptr<c_void>, usize)>,
+    pub(crate) pd: Option<Arc<Pd>>,
+    pub(crate) access: Option<c_uint>,
+}
+
+impl Registered {
+    fn new(pd: &Arc<Pd>, wanted: Registration) -> Outcome<Self> {
         let Registration {
             addr,
             length,
@@ -133,21 +184,25 @@ impl Mr {
         // SAFETY: the program's memory, which it leaves mapped until ibv_dereg_mr, as the verbs demand; no
         // Rust reference to it exists but for the time of calls that it is passed to.
         let region = unsafe { pd.pd.register_memory(start, length, granted) }?;
-        let mr = ibv_mr {
-            context: pd.context.abi_ptr(),
-            pd: pd.abi_ptr(),
-            addr,
-            length,
-            handle: 0,
-            lkey: region.lkey(),
-            rkey: region.rkey(),
-        };
-        Ok(Arc::new(Self {
-            _abi: Shared::new(mr),
+        Ok(Self {
             region,
-            access,
+            wanted,
+            pd: pd.clone(),
             _use: pd.users.add(),
-        }))
+        })
+    }
+
+    /// As the program sees it.
+    fn as_seen(&self) -> ibv_mr {
+        ibv_mr {
+            context: self.pd.context.abi_ptr(),
+            pd: self.pd.abi_ptr(),
+            addr: self.wanted.addr,
+            length: self.wanted.length,
+            handle: 0,
+            lkey: self.region.lkey(),
+            rkey: self.region.rkey(),
+        }
     }
 }
 

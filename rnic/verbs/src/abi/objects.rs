@@ -21,6 +21,10 @@ pub(crate) const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
 pub(crate) const IBV_ACCESS_OPTIONAL_FIRST: c_uint = 1 << 20;
 pub(crate) const IBV_ACCESS_OPTIONAL_LAST: c_uint = 1 << 29;
 
+pub(crate) const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1;
+pub(crate) const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
+pub(crate) const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
+
 #[repr(C)]
 pub(crate) struct ibv_mr {
     pub(crate) context: Ptr<ibv_context>,

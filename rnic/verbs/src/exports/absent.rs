@@ -63,7 +63,6 @@ absent! {
     "IBVERBS_1.10" verb ibv_query_ece;
     "IBVERBS_1.10" verb ibv_set_ece;
     "IBVERBS_1.12" ptr ibv_reg_dmabuf_mr;
-    "IBVERBS_1.1" verb ibv_rereg_mr;
     "RDMACM_1.0" cm rdma_create_srq_ex;
     "RDMACM_1.3" cm rdma_get_remote_ece;
     "RDMACM_1.3" cm rdma_set_local_ece;

@@ -2,7 +2,10 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use rustix::io::Errno;
+
 use crate::abi::{
+    IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION,
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
@@ -10,7 +13,7 @@ use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
 use crate::ffi::{Fail, Object, Outcome, Ptr, exports};
-use crate::pd::{Mr, Pd, Registration};
+use crate::pd::{Change, Mr, Pd, Registration};
 use crate::qp::Qp;
 use crate::srq::Srq;
 
@@ -42,6 +45,26 @@ exports! {
     "IBVERBS_1.1" verb fn ibv_dereg_mr(mr: Ptr<ibv_mr>) -> c_int {
         drop(mr.take_back::<Mr>()?);
         Ok(())
+    }
+
+    // Its failures are -1 (IBV_REREG_MR_ERR_INPUT): the region is as it was.
+    "IBVERBS_1.1" cm fn ibv_rereg_mr(
+        mr: Ptr<ibv_mr>, flags: c_int, pd: Ptr<ibv_pd>, addr: Ptr<c_void>, length: usize, access: c_int,
+    ) -> c_int {
+        let mr = mr.object::<Mr>()?;
+        let known = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+        if flags == 0 || flags & !known != 0 {
+            return Err(Fail::of(Errno::INVAL, format!("a region registered anew with flags {flags:#x}")));
+        }
+        let asked = |flag| flags & flag != 0;
+        mr.register_again(Change {
+            memory: asked(IBV_REREG_MR_CHANGE_TRANSLATION).then_some((addr, length)),
+            pd: match asked(IBV_REREG_MR_CHANGE_PD) {
+                true => Some(pd.share::<Pd>()?),
+                false => None,
+            },
+            access: asked(IBV_REREG_MR_CHANGE_ACCESS).then_some(access as c_uint),
+        })
     }
 
     "IBVERBS_1.0" ptr fn ibv_create_comp_channel(context: Ptr<ibv_context>) -> Ptr<ibv_comp_channel> {
