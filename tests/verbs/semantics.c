@@ -86,6 +86,29 @@ static void check_cancel(struct rdma_cm_id *listener)
 	CHECK(!pthread_timedjoin_np(waiter, &result, &until) && result == PTHREAD_CANCELED);
 }
 
+static void *connect_silently(void *id)
+{
+	rdma_connect(id, NULL);
+	return NULL;
+}
+
+/* So can one that connects to a peer that does not answer, and the identifier goes. */
+static void check_cancelled_connect(const char *address)
+{
+	struct rdma_cm_id *id = endpoint_at(address, "7473", 0);
+	struct timespec until, soon = { .tv_nsec = 200000000 };
+	pthread_t waiter;
+	void *result;
+
+	CHECK(!pthread_create(&waiter, NULL, connect_silently, id));
+	nanosleep(&soon, NULL);
+	CHECK(!pthread_cancel(waiter));
+	CHECK(!clock_gettime(CLOCK_REALTIME, &until));
+	until.tv_sec += 10;
+	CHECK(!pthread_timedjoin_np(waiter, &result, &until) && result == PTHREAD_CANCELED);
+	rdma_destroy_ep(id);
+}
+
 /* A cancellation that comes before a call that is no place for it waits until after it. */
 static void *list_when_cancelled(void *unused)
 {
@@ -112,10 +135,13 @@ static void check_cancelled_before(void)
 static void serve(const char *address)
 {
 	struct rdma_cm_id *listener = endpoint(address, RAI_PASSIVE), *id;
+	struct rdma_cm_id *silent = endpoint_at(address, "7473", RAI_PASSIVE);
 	struct ibv_wc wc;
 	struct ibv_mr *mr;
 	struct place place;
 
+	/* Its peers get no answer. */
+	CHECK(!rdma_listen(silent, 1));
 	CHECK(!rdma_listen(listener, 1));
 	CHECK(!rdma_get_request(listener, &id));
 	mr = region(id);
@@ -148,6 +174,7 @@ static void serve(const char *address)
 	rdma_destroy_ep(id);
 	check_cancel(listener);
 	check_cancelled_before();
+	rdma_destroy_ep(silent);
 	rdma_destroy_ep(listener);
 }
 
@@ -385,6 +412,7 @@ static void ask(const char *address)
 	check_old_port(id);
 	check_events(id);
 	check_refused(address);
+	check_cancelled_connect(address);
 	check_failed_endpoint(address);
 
 	memset(memory, 'w', WRITTEN);

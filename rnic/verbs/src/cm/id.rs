@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -218,7 +218,28 @@ impl CmId {
         }
         self.release_event()?;
         let channel = self.state().channel.clone();
-        let event = channel.wait()?;
+        self.keep(channel.wait()?, expected)
+    }
+
+    /// What a caller of its own reads a count of for the event of the last call, when nobody else waits for it.
+    pub(crate) fn completion_fd(&self) -> Outcome<Option<RawFd>> {
+        if !self.waits() {
+            return Ok(None);
+        }
+        self.release_event()?;
+        Ok(Some(self.state().channel.events.fd()))
+    }
+
+    /// Takes up the event whose count was read; whether it was still there.
+    pub(crate) fn take_completion(&self, expected: c_int) -> Outcome<bool> {
+        let channel = self.state().channel.clone();
+        match channel.events.take(Event::count) {
+            Some(event) => self.keep(event, expected).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn keep(&self, event: Arc<Event>, expected: c_int) -> Outcome<()> {
         let outcome = event.expect(expected);
         let delivered = event.deliver();
         field!(self.abi, event).set(delivered);

@@ -2,19 +2,22 @@
 //! through these functions: so they have nothing to drop while they wait, and catch nothing.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use crate::abi::{
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, rdma_cm_event, rdma_cm_id,
-    rdma_event_channel,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, ibv_async_event, ibv_comp_channel,
+    ibv_context, ibv_cq, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::cm::{CmId, Event, EventChannel};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::ffi::{Object, Ptr, number};
+use crate::ffi::{Object, Outcome, Ptr, number};
 
 /// What the body of a call that has taken an event, or none, says.
 const NOTHING: c_int = 0;
 const TAKEN: c_int = 1;
+/// In the place of a descriptor: the program has a channel of its own.
+const NOBODY_WAITS: c_int = c_int::MAX;
 
 /// Declared as what unwinds when the thread is cancelled.
 pub(super) mod c {
@@ -45,10 +48,81 @@ macro_rules! exported {
 }
 pub(super) use exported;
 
+exported!("RDMACM_1.0" rdma_connect);
+exported!("RDMACM_1.0" rdma_accept);
+exported!("RDMACM_1.0" rdma_disconnect);
 exported!("RDMACM_1.0" rdma_get_cm_event);
 exported!("RDMACM_1.0" rdma_get_request);
 exported!("IBVERBS_1.1" ibv_get_async_event);
 exported!("IBVERBS_1.1" ibv_get_cq_event);
+
+/// Begins what ends with an event, and waits for that when the identifier has no channel of the program's.
+unsafe fn complete(
+    call: &str,
+    id: Ptr<rdma_cm_id>,
+    expected: c_int,
+    begin: impl FnOnce(&Arc<CmId>) -> Outcome<()>,
+) -> c_int {
+    let fd = number(call, || {
+        let id = id.share::<CmId>()?;
+        begin(&id)?;
+        Ok(id.completion_fd()?.unwrap_or(NOBODY_WAITS))
+    });
+    if fd == NOBODY_WAITS {
+        return 0;
+    }
+    loop {
+        // SAFETY: a descriptor of the identifier's own channel.
+        if fd < 0 || !unsafe { read_count(fd) } {
+            match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) if fd >= 0 => continue,
+                _ => return -1,
+            }
+        }
+        let taken = number(call, || {
+            let is_there = id.object::<CmId>()?.take_completion(expected)?;
+            Ok(if is_there { TAKEN } else { NOTHING })
+        });
+        match taken {
+            NOTHING => {}
+            TAKEN => return 0,
+            _ => return -1,
+        }
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_rdma_connect")]
+unsafe extern "C-unwind" fn rdma_connect(
+    id: Ptr<rdma_cm_id>,
+    param: Ptr<rdma_conn_param>,
+) -> c_int {
+    // SAFETY: the program's identifier, for as long as the call lasts.
+    unsafe {
+        complete("rdma_connect", id, RDMA_CM_EVENT_ESTABLISHED, |id| {
+            id.connect(param)
+        })
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_rdma_accept")]
+unsafe extern "C-unwind" fn rdma_accept(id: Ptr<rdma_cm_id>, param: Ptr<rdma_conn_param>) -> c_int {
+    // SAFETY: as for `rdma_connect`.
+    unsafe {
+        complete("rdma_accept", id, RDMA_CM_EVENT_ESTABLISHED, |id| {
+            id.accept(param)
+        })
+    }
+}
+
+#[unsafe(export_name = "rnic_verbs_rdma_disconnect")]
+unsafe extern "C-unwind" fn rdma_disconnect(id: Ptr<rdma_cm_id>) -> c_int {
+    // SAFETY: as for `rdma_connect`.
+    unsafe {
+        complete("rdma_disconnect", id, RDMA_CM_EVENT_DISCONNECTED, |id| {
+            id.disconnect()
+        })
+    }
+}
 
 /// Reads one count off an event queue's descriptor; whether it was there.
 unsafe fn read_count(fd: c_int) -> bool {

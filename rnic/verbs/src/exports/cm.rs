@@ -6,10 +6,9 @@ use rustix::io::Errno;
 
 use super::ops::check_qp_ex;
 use crate::abi::{
-    IBV_QP_INIT_ATTR_PD, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_DISCONNECTED,
-    RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_context, ibv_pd, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr, rdma_addrinfo, rdma_cm_event,
-    rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    IBV_QP_INIT_ATTR_PD, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_context,
+    ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr, rdma_addrinfo,
+    rdma_cm_event, rdma_cm_id, rdma_event_channel,
 };
 use crate::cm::{CmId, Event, EventChannel, free_addrinfo, get_addrinfo, read_sockaddr};
 use crate::exports::wr::add_operations;
@@ -97,20 +96,8 @@ exports! {
         id.object::<CmId>()?.destroy_qp()
     }
 
-    "RDMACM_1.0" cm fn rdma_connect(id: Ptr<rdma_cm_id>, param: Ptr<rdma_conn_param>) -> c_int {
-        let id = id.share::<CmId>()?;
-        id.connect(param)?;
-        id.complete(RDMA_CM_EVENT_ESTABLISHED)
-    }
-
     "RDMACM_1.0" cm fn rdma_listen(id: Ptr<rdma_cm_id>, backlog: c_int) -> c_int {
         id.share::<CmId>()?.listen(backlog)
-    }
-
-    "RDMACM_1.0" cm fn rdma_accept(id: Ptr<rdma_cm_id>, param: Ptr<rdma_conn_param>) -> c_int {
-        let id = id.share::<CmId>()?;
-        id.accept(param)?;
-        id.complete(RDMA_CM_EVENT_ESTABLISHED)
     }
 
     "RDMACM_1.0" cm fn rdma_reject(id: Ptr<rdma_cm_id>, private_data: Ptr<u8>, length: u8) -> c_int {
@@ -119,12 +106,6 @@ exports! {
 
     "RDMACM_1.3" cm fn rdma_reject_ece(id: Ptr<rdma_cm_id>, private_data: Ptr<u8>, length: u8) -> c_int {
         id.object::<CmId>()?.reject(private_data, length)
-    }
-
-    "RDMACM_1.0" cm fn rdma_disconnect(id: Ptr<rdma_cm_id>) -> c_int {
-        let id = id.share::<CmId>()?;
-        id.disconnect()?;
-        id.complete(RDMA_CM_EVENT_DISCONNECTED)
     }
 
     "RDMACM_1.2" cm fn rdma_establish(id: Ptr<rdma_cm_id>) -> c_int {
