@@ -1,6 +1,6 @@
 //! The structs of `infiniband/verbs.h` and `rdma/rdma_cma.h`, as rdma-core 44 (Debian 12) to 64 lay
 //! them out. Programs reach into them, by inline functions of the headers too, so that every offset is
-//! ABI: `abi::tests` has the numbers, and each struct's size is checked when it is compiled.
+//! ABI: `abi::tests` compares them with the headers, and each struct's size is checked when it is compiled.
 //!
 //! Types, fields and constants have the headers' names.
 
