@@ -1,7 +1,8 @@
 //! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
 //! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
 //! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`); lists
-//! of work requests, those made by calls, fences and memory windows (`requests.c`).
+//! of work requests, those made by calls, fences and memory windows (`requests.c`). A C++ program loads the
+//! libraries itself (`loaded.cpp`).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,19 +16,24 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How programs are built.
+const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm"]);
+/// With nothing of the verbs but the headers.
+const CPP_ALONE: (&str, &[&str]) = ("g++", &["-std=c++17", "-ldl"]);
+
 /// A program, built.
-fn built(programs: &Programs, name: &str) -> PathBuf {
+fn built(programs: &Programs, source: &str, (compiler, with): (&str, &[&str])) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs");
-    let source = sources.join(name).with_extension("c");
-    let program = programs.pair.lab.directory().join(name);
-    let built = Command::new("gcc")
+    let program = programs.pair.lab.directory().join("program");
+    let built = Command::new(compiler)
         .args(["-Wall", "-Werror"])
-        .arg(&source)
+        .arg(sources.join(source))
         .arg("-o")
         .arg(&program)
-        .args(["-libverbs", "-lrdmacm"])
+        .args(with)
         .output();
-    let built = built.unwrap_or_else(|error| panic!("can't run gcc (scripts/setup): {error}"));
+    let built =
+        built.unwrap_or_else(|error| panic!("can't run {compiler} (scripts/setup): {error}"));
     assert!(
         built.status.success(),
         "{}",
@@ -37,9 +43,9 @@ fn built(programs: &Programs, name: &str) -> PathBuf {
 }
 
 /// Runs both ends of a program.
-fn run(lab: &str, name: &str) {
+fn run(lab: &str, source: &str, compiler: (&str, &[&str])) {
     let programs = Programs::new(lab);
-    let program = built(&programs, name);
+    let program = built(&programs, source, compiler);
     let end = |role: &str| format!("env {} {role} {}", program.display(), programs.address());
     let server = programs.on_b(&end("server")).spawn();
     programs.wait_for_listener();
@@ -53,22 +59,27 @@ fn run(lab: &str, name: &str) {
 
 #[test]
 fn the_verbs_keep_what_their_manual_pages_promise() {
-    run("verbs-semantics", "semantics");
+    run("verbs-semantics", "semantics.c", C);
 }
 
 #[test]
 fn an_identifier_without_a_queue_pair_is_connected_by_the_number_of_one() {
-    run("verbs-numbered", "numbered");
+    run("verbs-numbered", "numbered.c", C);
 }
 
 #[test]
 fn a_connection_comes_from_the_port_that_its_identifier_tells() {
-    run("verbs-ports", "ports");
+    run("verbs-ports", "ports.c", C);
 }
 
 #[test]
 fn lists_calls_fences_and_memory_windows_do_what_their_manual_pages_promise() {
-    run("verbs-requests", "requests");
+    run("verbs-requests", "requests.c", C);
+}
+
+#[test]
+fn a_cpp_program_that_loads_the_libraries_itself_finds_all_it_needs() {
+    run("verbs-loaded", "loaded.cpp", CPP_ALONE);
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.
@@ -84,7 +95,7 @@ fn ask(to: SocketAddr) -> TcpStream {
 #[test]
 fn a_program_that_does_not_look_at_its_requests_holds_a_backlog_of_them_at_most() {
     let programs = Programs::new("verbs-unread");
-    let program = built(&programs, "semantics");
+    let program = built(&programs, "semantics.c", C);
     let line = format!("env {} unread {}", program.display(), programs.address());
     let mut server = programs.on_b(&line).spawn();
     programs.wait_for_listener();
