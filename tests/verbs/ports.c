@@ -1,9 +1,10 @@
-/* Two ends that tell each other the ports which they see (rdma_get_src_port(3), rdma_bind_addr(3)). Arguments:
-   "server" or "client", and the server's address. */
+/* Two ends that tell each other the ports which they see (rdma_get_src_port(3), rdma_bind_addr(3), rsocket(7)).
+   Arguments: "server" or "client", and the server's address. */
 #include "check.h"
+#include <rdma/rsocket.h>
 
 enum { ANY, FOUND, NAMED, CONNECTIONS };
-static const uint16_t NAME = 5150;
+static const uint16_t NAME = 5150, NAME_OF_SOCKET = 5151, SOCKETS = 7472;
 
 static struct ibv_qp *queue_pair(struct rdma_cm_id *id)
 {
@@ -111,16 +112,91 @@ static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 	}
 }
 
+/* The same of rsockets: from any port, and from a named one. */
+static int listen_for_sockets(struct sockaddr_in address)
+{
+	int listener = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	address.sin_port = htons(SOCKETS);
+	CHECK(listener >= 0 && !rbind(listener, (struct sockaddr *)&address, sizeof(address)));
+	CHECK(!rlisten(listener, 2));
+	return listener;
+}
+
+static void serve_sockets(int listener)
+{
+	int sockets[2];
+
+	for (int peer = 0; peer < 2; peer++) {
+		struct sockaddr_in seen;
+		socklen_t length = sizeof(seen);
+
+		sockets[peer] = raccept(listener, (struct sockaddr *)&seen, &length);
+		CHECK(sockets[peer] >= 0);
+		CHECK(rsend(sockets[peer], &seen.sin_port, 2, 0) == 2);
+	}
+	/* Both stay until the peer has seen what it wants to see. */
+	for (int peer = 0; peer < 2; peer++) {
+		char end;
+
+		CHECK(rrecv(sockets[peer], &end, 1, 0) == 0);
+		rclose(sockets[peer]);
+	}
+	rclose(listener);
+}
+
+static int bound_socket(struct sockaddr_in local)
+{
+	int socket = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	local.sin_port = htons(NAME_OF_SOCKET);
+	CHECK(socket >= 0 && !rbind(socket, (struct sockaddr *)&local, sizeof(local)));
+	return socket;
+}
+
+static uint16_t port_of(int socket)
+{
+	struct sockaddr_in local;
+	socklen_t length = sizeof(local);
+
+	CHECK(!rgetsockname(socket, (struct sockaddr *)&local, &length));
+	return local.sin_port;
+}
+
+static void connect_sockets(struct sockaddr_in address)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	int sockets[2] = { rsocket(AF_INET, SOCK_STREAM, 0), bound_socket(any) }, late = bound_socket(any);
+
+	address.sin_port = htons(SOCKETS);
+	for (int peer = 0; peer < 2; peer++) {
+		uint16_t seen;
+
+		CHECK(!rconnect(sockets[peer], (struct sockaddr *)&address, sizeof(address)));
+		CHECK(rrecv(sockets[peer], &seen, 2, MSG_WAITALL) == 2 && seen == port_of(sockets[peer]));
+	}
+	CHECK(port_of(sockets[1]) == htons(NAME_OF_SOCKET));
+	CHECK(rconnect(late, (struct sockaddr *)&address, sizeof(address)) == -1 && errno == EADDRINUSE);
+	rclose(late);
+	rclose(sockets[0]);
+	rclose(sockets[1]);
+}
+
 int main(int count, char **arguments)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(7471) };
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
 	CHECK(channel && count == 3 && inet_pton(AF_INET, arguments[2], &address.sin_addr) == 1);
-	if (!strcmp(arguments[1], "server"))
+	if (!strcmp(arguments[1], "server")) {
+		int listener = listen_for_sockets(address);
+
 		serve(channel, (struct sockaddr *)&address);
-	else
+		serve_sockets(listener);
+	} else {
 		ask(channel, (struct sockaddr *)&address);
+		connect_sockets(address);
+	}
 	rdma_destroy_event_channel(channel);
 	return 0;
 }
