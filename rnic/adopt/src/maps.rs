@@ -14,6 +14,16 @@ pub(crate) struct Part {
     /// Addresses.
     pub(crate) range: Range<usize>,
     pub(crate) what: What,
+    /// Where it lies.
+    pub(crate) run: Run,
+}
+
+/// Mappings for reading and writing that follow each other without a gap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) range: Range<usize>,
+    /// Bytes of the mapping without any right that ends where it begins; 0 without one.
+    pub(crate) guard: usize,
 }
 
 /// What a part is of.
@@ -57,16 +67,69 @@ pub(crate) fn present(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
     let file = File::open("/proc/self/maps").map_err(failed)?;
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let mut line = String::new();
-    let mut parts = Vec::new();
+    let mut search = Search::default();
     while reader.read_line(&mut line).map_err(failed)? > 0 {
-        match parse(&line) {
-            Some((mapped, _)) if mapped.start >= range.end => break,
-            Some((mapped, what)) => parts.extend(part(&mapped, what, range)),
-            None => {}
+        if let Some(mapping) = parse(&line)
+            && !search.goes_on(mapping, range)
+        {
+            break;
         }
         line.clear();
     }
-    Ok(parts)
+    Ok(search.parts())
+}
+
+/// The parts of a range, from one mapping after the other.
+#[derive(Default)]
+struct Search {
+    parts: Vec<Part>,
+    /// The last mappings, if they are for reading and writing.
+    run: Run,
+    /// The last mapping, if it has no right.
+    guard: Range<usize>,
+}
+
+impl Search {
+    /// Whether a further mapping may tell something.
+    fn goes_on(&mut self, mapping: Mapping, wanted: &Range<usize>) -> bool {
+        let Mapping {
+            range,
+            rights,
+            what,
+        } = mapping;
+        let adjoins = range.start == self.run.range.end && rights == Rights::ReadWrite;
+        if range.start >= wanted.end && !adjoins {
+            return false;
+        }
+        match rights {
+            Rights::ReadWrite if adjoins => self.run.range.end = range.end,
+            Rights::ReadWrite => {
+                let guarded = self.guard.end == range.start;
+                self.run = Run {
+                    range: range.clone(),
+                    guard: if guarded { self.guard.len() } else { 0 },
+                };
+            }
+            Rights::None => self.guard = range.clone(),
+            Rights::Others => {}
+        }
+        let run = self.run.clone();
+        self.parts
+            .extend(part(&range, what, wanted).map(|(range, what)| Part { range, what, run }));
+        true
+    }
+
+    /// Each with its whole run.
+    fn parts(mut self) -> Vec<Part> {
+        let mut run = self.run;
+        for part in self.parts.iter_mut().rev() {
+            match part.run.range.start == run.range.start {
+                true => part.run = run.clone(),
+                false => run = part.run.clone(),
+            }
+        }
+        self.parts
+    }
 }
 
 /// Whether half of the mappings that the kernel allows are there.
@@ -80,7 +143,7 @@ pub(crate) fn are_many() -> bool {
 }
 
 /// What of a mapping is in a range.
-fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<Part> {
+fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<(Range<usize>, What)> {
     let range = mapped.start.max(wanted.start)..mapped.end.min(wanted.end);
     let before = range.start.saturating_sub(mapped.start) as u64;
     let what = match what {
@@ -95,11 +158,24 @@ fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<Part
         },
         what => what,
     };
-    (!range.is_empty()).then_some(Part { range, what })
+    (!range.is_empty()).then_some((range, what))
 }
 
-/// What a line tells of.
-fn parse(line: &str) -> Option<(Range<usize>, What)> {
+/// A line.
+struct Mapping {
+    range: Range<usize>,
+    rights: Rights,
+    what: What,
+}
+
+#[derive(PartialEq, Eq)]
+enum Rights {
+    None,
+    ReadWrite,
+    Others,
+}
+
+fn parse(line: &str) -> Option<Mapping> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let hex = |text| usize::from_str_radix(text, 16).ok();
@@ -124,7 +200,16 @@ fn parse(line: &str) -> Option<(Range<usize>, What)> {
         (rights, ..) if !rights.starts_with("rw") => What::Other("not for reading and writing"),
         _ => What::Other("a special mapping"),
     };
-    Some((start..end, what))
+    let rights = match rights.get(..3) {
+        Some("rw-") => Rights::ReadWrite,
+        Some("---") => Rights::None,
+        _ => Rights::Others,
+    };
+    Some(Mapping {
+        range: start..end,
+        rights,
+        what,
+    })
 }
 
 #[cfg(test)]
@@ -132,7 +217,7 @@ mod tests {
     use super::*;
 
     fn what(line: &str) -> Option<What> {
-        parse(line).map(|(_, what)| what)
+        parse(line).map(|mapping| mapping.what)
     }
 
     #[test]
@@ -167,19 +252,54 @@ mod tests {
     #[test]
     fn an_offset_is_that_of_the_part_s_first_byte() {
         let line = "0-3000 rw-s 00005000 00:01 77                       /memfd:x (deleted)";
-        let (mapped, what) = parse(line).unwrap();
-        assert_eq!(part(&mapped, what.clone(), &(0x3000..0x9000)), None);
-        let part = part(&mapped, what, &(0x1000..0x9000)).unwrap();
-        assert_eq!(part.range, 0x1000..0x3000);
+        let Mapping { range, what, .. } = parse(line).unwrap();
+        assert_eq!(part(&range, what.clone(), &(0x3000..0x9000)), None);
+        let (range, what) = part(&range, what, &(0x1000..0x9000)).unwrap();
+        assert_eq!(range, 0x1000..0x3000);
         let (device, inode, offset) = (rustix::fs::makedev(0, 1), 77, 0x6000);
+        let shared = What::Shared {
+            device,
+            inode,
+            offset,
+        };
+        assert_eq!(what, shared);
+    }
+
+    #[test]
+    fn a_run_is_of_all_that_adjoins_and_knows_its_guard() {
+        let lines = [
+            "1000-3000 ---p 00000000 00:00 0 ",
+            "3000-5000 rw-p 00000000 00:00 0 ",
+            "5000-6000 rw-s 00002000 00:01 77                    /memfd:x (deleted)",
+            "6000-9000 rw-p 00000000 00:00 0 ",
+            "9000-a000 r--p 00000000 00:00 0 ",
+            "a000-b000 rw-p 00000000 00:00 0 ",
+            "c000-d000 rw-p 00000000 00:00 0 ",
+        ];
+        let found = |wanted: Range<usize>| {
+            let mut search = Search::default();
+            let mut mappings = lines.iter().filter_map(|line| parse(line));
+            while mappings
+                .next()
+                .is_some_and(|mapping| search.goes_on(mapping, &wanted))
+            {}
+            let parts = search.parts().into_iter();
+            parts.map(|part| (part.range, part.run)).collect::<Vec<_>>()
+        };
+        let run = |range, guard| Run { range, guard };
+        let guarded = run(0x3000..0x9000, 0x2000);
+        let single = run(0xa000..0xb000, 0);
         assert_eq!(
-            part.what,
-            What::Shared {
-                device,
-                inode,
-                offset
-            }
+            found(0x4000..0x6000),
+            [
+                (0x4000..0x5000, guarded.clone()),
+                (0x5000..0x6000, guarded.clone())
+            ]
         );
+        let both = found(0x8000..0xb000);
+        assert_eq!(both.first(), Some(&(0x8000..0x9000, guarded)));
+        assert_eq!(both.last(), Some(&(0xa000..0xb000, single.clone())));
+        assert_eq!(found(0xa000..0xb000), [(0xa000..0xb000, single)]);
     }
 
     #[test]

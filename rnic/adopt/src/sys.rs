@@ -389,24 +389,66 @@ impl Drop for Signals {
     }
 }
 
-/// Addresses where this thread keeps what it can't do without: its stack, and its thread-local storage.
-/// The main thread's stack is told by `/proc/self/maps`.
-pub(crate) fn own_memory() -> Range<usize> {
-    /// Bytes that the thread library keeps of a thread, behind the address that it is known by.
-    const DESCRIPTOR: usize = 2304;
-    if rustix::thread::gettid() != rustix::process::getpid()
-        && let Some(stack) = own_stack()
-    {
-        return stack;
+/// What the thread that calls can't do without.
+#[derive(Debug)]
+pub(crate) struct OwnThread {
+    /// As gettid(2) gives it.
+    pub(crate) id: u32,
+    /// Where it stands: on its stack, or on another that the program has made (a fiber's, a signal's).
+    pub(crate) pointer: usize,
+    /// Its stack. The first thread's is told by `/proc/self/maps`.
+    pub(crate) stack: Option<Range<usize>>,
+    /// An address in its thread-local storage.
+    pub(crate) storage: usize,
+    /// Where the thread library's descriptor of it begins.
+    pub(crate) descriptor: usize,
+}
+
+impl OwnThread {
+    pub(crate) fn now() -> Self {
+        let id = rustix::thread::gettid();
+        let here = 0_u8;
+        // SAFETY: give addresses of this thread's, at which nothing is accessed.
+        let (storage, descriptor) = unsafe {
+            (
+                libc::__errno_location().addr(),
+                libc::pthread_self() as usize,
+            )
+        };
+        Self {
+            id: id.as_raw_pid().cast_unsigned(),
+            pointer: ptr::from_ref(&here).addr(),
+            stack: (id != rustix::process::getpid()).then(own_stack).flatten(),
+            storage,
+            descriptor,
+        }
     }
-    // SAFETY: give addresses of this thread's, at which nothing is accessed.
-    let (local, thread) = unsafe {
-        (
-            libc::__errno_location().addr(),
-            libc::pthread_self() as usize,
-        )
+}
+
+/// The address of a thread's list of robust mutexes, which lies in its descriptor. `id` is of this
+/// process, or 0 for the thread that calls.
+pub(crate) fn robust_list(id: u32) -> Option<usize> {
+    let (mut list, mut len) = (0_usize, 0_usize);
+    // SAFETY: the kernel writes an address and a length to where they are told to be.
+    let found = unsafe {
+        let (list, len) = (ptr::from_mut(&mut list), ptr::from_mut(&mut len));
+        libc::syscall(libc::SYS_get_robust_list, id as libc::c_int, list, len)
     };
-    local.min(thread)..local.max(thread) + DESCRIPTOR
+    (found == 0 && list != 0).then_some(list)
+}
+
+/// Bytes from a thread's descriptor to its rseq(2) area, where that is told. On other machines than
+/// x86-64 it is counted from elsewhere.
+pub(crate) fn rseq_offset() -> Option<isize> {
+    const NAME: &std::ffi::CStr = c"__rseq_offset";
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    // SAFETY: looks a symbol up, which has the type that is read (glibc 2.35).
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr());
+        (!found.is_null()).then(|| found.cast::<isize>().read())
+    }
 }
 
 /// A thread's stack, at whose end its thread-local storage is.

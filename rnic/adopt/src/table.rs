@@ -11,13 +11,14 @@ use rustix::fs::SealFlags;
 
 use crate::maps::{self, Part, What};
 use crate::window::{Key, Window};
-use crate::{Neighbours, NotAdopted, Place, fork, sys};
+use crate::{Neighbours, NotAdopted, Place, fork};
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
     process: 0,
     adoptions: 0,
     crowded: false,
+    untold: Vec::new(),
 });
 
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub(crate) struct Table {
     adoptions: u64,
     /// The process had too many mappings when they were counted last.
     crowded: bool,
+    /// What is to be logged once the table is unlocked: a logger may wait for a thread that forks, which
+    /// waits for the table. In a child after fork(2) it may wait for a thread that is not there.
+    untold: Vec<String>,
 }
 
 /// Ranges between two counts of the process's mappings.
@@ -45,10 +49,11 @@ pub struct Adopted {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        let mut table = lock();
-        if table.process == self.process {
-            table.release(self.window, &self.pages);
-        }
+        with_table(|table| {
+            if table.process == self.process {
+                table.release(self.window, &self.pages);
+            }
+        });
     }
 }
 
@@ -65,6 +70,18 @@ pub(crate) fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does something with the table, and logs what it had to say afterwards.
+fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> T {
+    let mut table = lock();
+    let result = work(&mut table);
+    let untold = std::mem::take(&mut table.untold);
+    drop(table);
+    for line in untold {
+        log::warn!("{line}");
+    }
+    result
+}
+
 /// As [`crate::place`].
 ///
 /// # Safety
@@ -76,27 +93,35 @@ pub(crate) unsafe fn place(
 ) -> Result<Place, NotAdopted> {
     fork::watch();
     let pages = pages(start, len)?;
-    let own = sys::own_memory();
-    if own.start < pages.end && pages.start < own.end {
-        return Err(NotAdopted::Stack);
-    }
-    let mut table = lock();
-    let parts = maps::parts(&pages)?;
-    let ours = |file: &Key| table.windows.iter().any(|one| one.key() == *file);
-    if let Some(file) = shared_file(&parts).filter(|file| !ours(file)) {
-        return mapped_file(file, &parts, start - pages.start);
-    }
-    let alone = pages == (start..start + len);
-    let neighbours = if alone {
-        Neighbours::Exchanged
-    } else {
-        neighbours
-    };
     // SAFETY: the caller's word.
-    unsafe { table.adopt(&pages, &parts, start, neighbours) }
+    with_table(|table| unsafe { table.place(&pages, start, len, neighbours) })
 }
 
 impl Table {
+    /// # Safety
+    /// As [`crate::place`].
+    unsafe fn place(
+        &mut self,
+        pages: &Range<usize>,
+        start: usize,
+        len: usize,
+        neighbours: Neighbours,
+    ) -> Result<Place, NotAdopted> {
+        let parts = maps::parts(pages)?;
+        let ours = |file: &Key| self.windows.iter().any(|one| one.key() == *file);
+        if let Some(file) = shared_file(&parts).filter(|file| !ours(file)) {
+            return mapped_file(file, &parts, start - pages.start);
+        }
+        let alone = *pages == (start..start + len);
+        let neighbours = if alone {
+            Neighbours::Exchanged
+        } else {
+            neighbours
+        };
+        // SAFETY: the caller's word.
+        unsafe { self.adopt(pages, &parts, start, neighbours) }
+    }
+
     /// # Safety
     /// As [`crate::place`].
     unsafe fn adopt(
@@ -123,7 +148,7 @@ impl Table {
             }
         };
         let window = &mut self.windows[index];
-        // SAFETY: private parts stay mapped, by the caller's word, and are nothing of this thread's own.
+        // SAFETY: private parts stay mapped, by the caller's word.
         let put = unsafe { window.put_in(parts, neighbours) };
         if put.is_ok() {
             window.runs.hold(pages);
@@ -177,11 +202,11 @@ impl Table {
             let private = maps::present(&run).and_then(|parts| unsafe { window.take_out(&parts) });
             match private {
                 Ok(()) => window.runs.remove(&run),
-                Err(error) => log::warn!(
+                Err(error) => self.untold.push(format!(
                     "{} bytes at {:#x} stay in a memfd after they were deregistered: {error}",
                     run.len(),
                     run.start
-                ),
+                )),
             }
         }
         self.windows.retain(|window| !window.runs.is_empty());
@@ -265,10 +290,10 @@ pub(crate) unsafe fn leave_parent(table: &mut Table) {
             let copied =
                 maps::present(&run).and_then(|parts| unsafe { window.copy_in_place(&parts) });
             if let Err(error) = copied {
-                log::error!(
-                    "a child shares {} bytes with its parent: {error}",
-                    run.len()
-                );
+                let (bytes, at) = (run.len(), run.start);
+                table.untold.push(format!(
+                    "this child shares {bytes} bytes at {at:#x} with its parent: {error}"
+                ));
             }
         }
     }

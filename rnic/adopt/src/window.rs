@@ -12,6 +12,7 @@ use crate::maps::{Part, What};
 use crate::memory;
 use crate::runs::Runs;
 use crate::sys::{self, Faults, Mapping, PIECE};
+use crate::threads::Threads;
 use crate::{Neighbours, NotAdopted, host};
 
 /// What windows begin and end at: neighbours of a range find a place in its window.
@@ -95,7 +96,7 @@ impl Window {
 
     /// Whether a part is mapped from the file, where it belongs.
     fn is_here(&self, part: &Part) -> bool {
-        let Part { range, what } = part;
+        let Part { range, what, .. } = part;
         let (device, inode) = self.key();
         let inside = self.base <= range.start && range.end <= self.base + self.len;
         inside
@@ -117,27 +118,36 @@ impl Window {
     /// Puts all private parts into the file: all of them or none.
     ///
     /// # Safety
-    /// As [`sys::put_in`] for each of them.
+    /// They stay mapped meanwhile.
     pub(crate) unsafe fn put_in(
         &mut self,
         parts: &[Part],
         neighbours: Neighbours,
     ) -> Result<(), NotAdopted> {
-        let private = parts.iter().filter(|part| part.what == What::Private);
-        let ranges: Vec<_> = private.map(|part| part.range.clone()).collect();
-        if ranges.is_empty() {
+        let private: Vec<_> = parts
+            .iter()
+            .filter(|part| part.what == What::Private)
+            .collect();
+        if private.is_empty() {
             return Ok(());
         }
         // Like all that is used while pages are away, it is on this thread's stack.
         let faults = Faults::new()?;
-        if neighbours == Neighbours::Spared && !faults.are_of_kernel() && has_threads() {
+        let threads = Threads::now(!faults.are_of_kernel());
+        if neighbours == Neighbours::Spared && !faults.are_of_kernel() && threads.are_several() {
             return Err(NotAdopted::Neighbours);
         }
-        let pieces: Vec<_> = ranges.iter().flat_map(pieces).collect();
+        if private.iter().any(|part| threads.stand_on(part)) {
+            return Err(NotAdopted::Stack);
+        }
+        let pieces: Vec<_> = private
+            .iter()
+            .flat_map(|part| pieces(&part.range))
+            .collect();
         for (done, piece) in pieces.iter().enumerate() {
             let offsets = self.offsets(piece);
             let put = self.populate(&offsets).and_then(|()| {
-                // SAFETY: a part of what the caller vouches for.
+                // SAFETY: a part of what the caller vouches for; no thread stands on it, this one neither.
                 unsafe { sys::put_in(&faults, piece, &self.mapping, &offsets) }
             });
             if let Err(error) = put {
@@ -160,16 +170,19 @@ impl Window {
     }
 
     /// Gives the program private pages where `parts` are mapped from the file. What is not any more was
-    /// unmapped by the program, and is left alone. What can't be (the host has no memory) stays shared
-    /// until the process ends, and in `runs`.
+    /// unmapped by the program, and is left alone. What can't be (the host has no memory, a thread
+    /// stands on it) stays shared until the process ends, and in `runs`.
     ///
     /// # Safety
     /// The parts stay mapped meanwhile.
     pub(crate) unsafe fn take_out(&mut self, parts: &[Part]) -> Result<(), NotAdopted> {
         let faults = Faults::new()?;
-        let here = parts.iter().filter(|part| self.is_here(part));
-        let pieces: Vec<_> = here.flat_map(|part| pieces(&part.range)).collect();
-        for piece in pieces {
+        let here: Vec<_> = parts.iter().filter(|part| self.is_here(part)).collect();
+        let threads = Threads::now(!faults.are_of_kernel());
+        if here.iter().any(|part| threads.stand_on(part)) {
+            return Err(NotAdopted::Stack);
+        }
+        for piece in here.iter().flat_map(|part| pieces(&part.range)) {
             // SAFETY: mapped from the file, as was just read; it stays so by the caller's word.
             unsafe { self.take_out_piece(&faults, &piece) }?;
         }
@@ -198,11 +211,6 @@ impl Window {
         }
         Ok(())
     }
-}
-
-/// Whether this process has another thread than this one.
-fn has_threads() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1)
 }
 
 /// Pieces that are exchanged one after the other.

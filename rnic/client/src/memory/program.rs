@@ -24,8 +24,8 @@ impl ProtectionDomain {
     /// pages, and are private again when the last region of theirs is dropped ([`rnic_adopt`] says what
     /// a program sees of that). A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
     /// this process has a descriptor, is used as it is, as by [`Self::register_fd`]. What is neither
-    /// (`.data`, this thread's stack and the main thread's, other shared memory) the RNIC reaches by `/proc/self/mem`: more slowly, without
-    /// Atomic Operations, and only few regions (`remote_regions`).
+    /// (`.data`, threads' stacks, other shared memory) the RNIC reaches by `/proc/self/mem`: more
+    /// slowly, without Atomic Operations, and only few regions (`remote_regions`).
     ///
     /// # Errors
     /// [`Error::Refused`] when a limit does not allow it (`Limit`; of 1 MiB and more before a page of the
