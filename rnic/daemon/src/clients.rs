@@ -86,6 +86,22 @@ impl Clients {
         }
     }
 
+    /// Goes on closing the channels of those that were turned away. To be called before long when
+    /// [`Self::are_leaving`].
+    pub(crate) fn go_on_closing(&mut self) {
+        self.closer.go_on();
+    }
+
+    /// Whether channels wait to be closed.
+    pub(crate) fn are_leaving(&self) -> bool {
+        self.closer.is_behind()
+    }
+
+    /// Whether so many do that no more are to be accepted.
+    pub(crate) fn too_many_are_leaving(&self) -> bool {
+        self.closer.is_full()
+    }
+
     /// Whether a client of this user gets a thread: not beyond the user's number, and beyond that of
     /// all only an administrator's.
     fn has_thread_for(&mut self, credentials: Credentials) -> bool {

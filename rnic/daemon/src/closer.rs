@@ -7,6 +7,7 @@
 //! (unshare(2)), receives channels into it, and exits. What would hold even that holds nothing but
 //! the channels of that thread.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -22,6 +23,8 @@ use rustix::thread::{CapabilitySet, UnshareFlags};
 const BATCH: usize = 64;
 /// Bytes of such a thread's stack.
 const STACK: usize = 128 << 10;
+/// The most channels that wait for a thread to take those before them. Then no more clients are accepted.
+const WAITING: usize = 64;
 /// Before it is tried again, when there was no thread or no descriptor.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,11 +33,15 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 const COMES: u8 = 1;
 const IS_ONLY_YOURS: u8 = 2;
 
-/// Closes channels.
+/// Closes channels. What it holds is bounded: a socket's buffer, and [`WAITING`].
 #[derive(Debug)]
 pub(crate) struct ChannelCloser {
     /// To the threads that close them.
     channels: Channel,
+    /// What found no place there.
+    waiting: VecDeque<Channel>,
+    /// The last that came is only theirs, and they have not been told.
+    untold: bool,
 }
 
 impl ChannelCloser {
@@ -56,23 +63,64 @@ impl ChannelCloser {
         })?;
         let own = is_ready.recv().map_err(std::io::Error::other)?;
         own?;
-        Ok(Self { channels })
+        Ok(Self {
+            channels,
+            waiting: VecDeque::with_capacity(WAITING),
+            untold: false,
+        })
     }
 
-    /// Closes a channel. Never waits for a client; nor does the client wait until it is closed, which
-    /// may take a while where there is no memory for a thread.
+    /// Closes a channel. Never waits, for a client or for a thread; nor does the client wait until it is
+    /// closed, which may take a while where there is no memory for a thread.
     pub(crate) fn close(&mut self, channel: Channel) {
         // One that hung up has no other end.
         let _ = rustix::net::shutdown(&channel, Shutdown::Both);
-        if let Err(error) = self.channels.send(&COMES, &[channel.as_fd()]) {
-            log::error!("a client's channel is closed by a thread of its own: {error}");
-            // Without one it is closed here.
-            let _ = heap::start_thread("rnicd-close", STACK, move || drop(channel));
-            return;
+        self.waiting.push_back(channel);
+        self.go_on();
+    }
+
+    /// Whether there are channels that wait: [`Self::go_on`] is to be called before long.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.untold || !self.waiting.is_empty()
+    }
+
+    /// Whether as many wait as may: no more are to be accepted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING
+    }
+
+    /// Passes on what waits, as far as there is a place for it.
+    pub(crate) fn go_on(&mut self) {
+        loop {
+            if self.untold {
+                match self.channels.try_send(&IS_ONLY_YOURS, &[]) {
+                    Err(TransportError::WouldBlock) => return,
+                    Err(error) => log::error!("a client's channel stays open: {error}"),
+                    Ok(()) => {}
+                }
+                self.untold = false;
+            }
+            let Some(channel) = self.waiting.pop_front() else {
+                return;
+            };
+            match self.channels.try_send(&COMES, &[channel.as_fd()]) {
+                Ok(()) => self.untold = true,
+                Err(TransportError::WouldBlock) => return self.waiting.push_front(channel),
+                Err(error) => {
+                    log::error!("a client's channel is closed by a thread of its own: {error}");
+                    // Without one it is closed here.
+                    let _ = heap::start_thread("rnicd-close", STACK, move || drop(channel));
+                }
+            }
         }
-        drop(channel);
-        if let Err(error) = self.channels.send(&IS_ONLY_YOURS, &[]) {
-            log::error!("a client's channel stays open: {error}");
+    }
+}
+
+impl Drop for ChannelCloser {
+    /// What still waits is left open, for the daemon's exit to close.
+    fn drop(&mut self) {
+        for channel in self.waiting.drain(..) {
+            let _ = channel.into_fd().into_raw_fd();
         }
     }
 }

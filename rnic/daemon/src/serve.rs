@@ -197,10 +197,17 @@ fn accept_until_signal(
             alive.tell();
             due = Some(Instant::now() + period);
         }
+        clients.go_on_closing();
         let until_due = due.map(|at| at.saturating_duration_since(Instant::now()));
+        let leaving = clients.are_leaving().then_some(EXHAUSTED_PAUSE);
+        let until_due = until_due.into_iter().chain(leaving).min();
         let patience = until_due.and_then(|time| Timespec::try_from(time).ok());
+        let listens = match clients.too_many_are_leaving() {
+            true => PollFlags::empty(),
+            false => PollFlags::IN,
+        };
         let mut fds = [
-            PollFd::new(socket.listener(), PollFlags::IN),
+            PollFd::new(socket.listener(), listens),
             PollFd::new(signals, PollFlags::IN),
         ];
         match rustix::event::poll(&mut fds, patience.as_ref()) {

@@ -49,3 +49,43 @@ fn channels_with_lingering_sockets_are_closed_and_nobody_waits() {
     let took = start.elapsed();
     assert!(took < SOON, "{took:?}");
 }
+
+/// A closer for which there is no thread, and where its channels would come.
+fn without_threads() -> (ChannelCloser, Channel) {
+    let (channels, leaving) = Channel::pair().unwrap();
+    let closer = ChannelCloser {
+        channels,
+        waiting: VecDeque::new(),
+        untold: false,
+    };
+    (closer, leaving)
+}
+
+#[test]
+fn without_a_thread_nobody_waits_and_a_bound_of_channels_is_held() {
+    let (mut closer, leaving) = without_threads();
+    let mut clients = Vec::new();
+    while !closer.is_full() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        closer.close(ours);
+        // The client is told at once all the same.
+        assert!(matches!(theirs.try_recv::<u8>(), Ok(None)));
+        clients.push(theirs);
+        assert!(clients.len() < 10_000, "there is no bound");
+    }
+    assert!(clients.len() > WAITING && closer.is_behind());
+    let mut messages = Vec::new();
+    let mut channels = 0;
+    while messages.len() < 2 * clients.len() {
+        let message = leaving.try_recv::<u8>().unwrap().unwrap();
+        messages.push(message.0);
+        channels += message.1.len();
+        closer.go_on();
+    }
+    let pairs = messages
+        .chunks(2)
+        .all(|pair| pair == [COMES, IS_ONLY_YOURS]);
+    assert!(pairs, "{messages:?}");
+    assert_eq!(channels, clients.len());
+    assert!(!closer.is_behind() && !closer.is_full());
+}
