@@ -1,7 +1,8 @@
 //! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
 //! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
 //! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`); lists
-//! of work requests, those made by calls, fences and memory windows (`requests.c`). A C++ program loads the
+//! of work requests, those made by calls, fences and memory windows (`requests.c`); what becomes of memory
+//! that is registered (`memory.c`). A C++ program loads the
 //! libraries itself (`loaded.cpp`).
 
 use std::io::{Read, Write};
@@ -17,7 +18,7 @@ use rustix::process::Signal;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// How programs are built.
-const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm"]);
+const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm", "-pthread"]);
 /// With nothing of the verbs but the headers.
 const CPP_ALONE: (&str, &[&str]) = ("g++", &["-std=c++17", "-ldl"]);
 
@@ -80,6 +81,17 @@ fn lists_calls_fences_and_memory_windows_do_what_their_manual_pages_promise() {
 #[test]
 fn a_cpp_program_that_loads_the_libraries_itself_finds_all_it_needs() {
     run("verbs-loaded", "loaded.cpp", CPP_ALONE);
+}
+
+#[test]
+fn registered_memory_is_right_for_threads_children_and_when_it_is_mapped_again() {
+    let programs = Programs::new("verbs-memory");
+    let program = built(&programs, "memory.c", C);
+    let address = programs.pair.b.address(Family::V4, 0).ip();
+    let memory = programs.on_b(&format!("env {} {address}", program.display()));
+    let memory = memory.spawn().finish(LIMIT);
+    assert!(memory.status.success(), "{memory}");
+    assert_eq!(programs.pair.daemon_b.counter("memory_faults"), 0);
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.

@@ -50,6 +50,14 @@ impl Runs {
         gaps
     }
 
+    /// Whether anybody holds a page of `range`.
+    pub(crate) fn are_held(&self, range: &Range<usize>) -> bool {
+        let before = self.0.range(..range.start).next_back();
+        let before = before.filter(|(_, run)| run.end > range.start);
+        let mut runs = before.into_iter().chain(self.0.range(range.clone()));
+        runs.any(|(_, run)| run.holders > 0)
+    }
+
     /// One more holds all of `range`.
     pub(crate) fn hold(&mut self, range: &Range<usize>) {
         for gap in self.gaps(range) {
@@ -131,6 +139,8 @@ mod tests {
                     let missing: Vec<_> = range.clone().filter(|page| pages[*page] == 0).collect();
                     prop_assert_eq!(runs.meets(&range), missing.len() < range.len());
                     prop_assert_eq!(gaps, missing);
+                    let any = range.clone().any(|page| pages[page] > 0);
+                    prop_assert_eq!(runs.are_held(&range), any);
                     runs.hold(&range);
                     range.clone().for_each(|page| pages[page] += 1);
                     held.push(range);

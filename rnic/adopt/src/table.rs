@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::SealFlags;
 
@@ -35,6 +36,11 @@ pub(crate) struct Table {
     untold: Vec<String>,
 }
 
+/// A range was released.
+static RELEASED: Condvar = Condvar::new();
+/// How long a range waits for others of a file that nobody takes any more.
+const RELEASE_LIMIT: Duration = Duration::from_secs(1);
+
 /// Ranges between two counts of the process's mappings.
 const COUNTED_EVERY: u64 = 1024;
 
@@ -47,6 +53,19 @@ pub struct Adopted {
     process: u64,
 }
 
+impl Adopted {
+    /// As a drop, when the other process has refused the memfd: it had none of its ranges any more, and
+    /// takes it but once. Ranges that are placed later are placed in another. They wait for a second at
+    /// most until nobody holds pages of theirs in this one.
+    pub fn abandon(self) {
+        let mut table = lock();
+        let mut windows = table.windows.iter_mut();
+        if let Some(window) = windows.find(|window| window.key() == self.window) {
+            window.abandoned = true;
+        }
+    }
+}
+
 impl Drop for Adopted {
     fn drop(&mut self) {
         with_table(|table| {
@@ -54,6 +73,7 @@ impl Drop for Adopted {
                 table.release(self.window, &self.pages);
             }
         });
+        RELEASED.notify_all();
     }
 }
 
@@ -72,7 +92,10 @@ pub(crate) fn lock() -> MutexGuard<'static, Table> {
 
 /// Does something with the table, and logs what it had to say afterwards.
 fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> T {
-    let mut table = lock();
+    with_locked(lock(), work)
+}
+
+fn with_locked<T>(mut table: MutexGuard<'static, Table>, work: impl FnOnce(&mut Table) -> T) -> T {
     let result = work(&mut table);
     let untold = std::mem::take(&mut table.untold);
     drop(table);
@@ -94,7 +117,19 @@ pub(crate) unsafe fn place(
     fork::watch();
     let pages = pages(start, len)?;
     // SAFETY: the caller's word.
-    with_table(|table| unsafe { table.place(&pages, start, len, neighbours) })
+    with_locked(without_abandoned(&pages), |table| unsafe {
+        table.place(&pages, start, len, neighbours)
+    })
+}
+
+/// The table, once nobody holds the pages in a window that is abandoned, or it has taken too long.
+fn without_abandoned(pages: &Range<usize>) -> MutexGuard<'static, Table> {
+    let held = |table: &mut Table| {
+        let mut windows = table.windows.iter();
+        windows.any(|window| window.abandoned && window.runs.are_held(pages))
+    };
+    let waited = RELEASED.wait_timeout_while(lock(), RELEASE_LIMIT, held);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 impl Table {

@@ -31,6 +31,8 @@ pub(crate) struct Window {
     device: u64,
     inode: u64,
     mapping: Mapping,
+    /// The other process does not take the file any more.
+    pub(crate) abandoned: bool,
     /// Pages that lie in the file, by address.
     pub(crate) runs: Runs,
 }
@@ -64,6 +66,7 @@ impl Window {
             device: stat.st_dev,
             inode: stat.st_ino,
             mapping,
+            abandoned: false,
             runs: Runs::default(),
         })
     }
@@ -87,6 +90,7 @@ impl Window {
         let within = self.base <= range.start && range.end <= self.base + self.len;
         let more = parts.iter().any(|part| part.what == What::Private);
         within
+            && !self.abandoned
             && !(more && self.is_wasteful())
             && parts.iter().all(|part| match part.what {
                 What::Private => !self.runs.meets(&part.range),

@@ -286,6 +286,30 @@ fn memory_that_was_mapped_again_is_never_taken_for_the_old() {
     assert_eq!(pages.words()[0].load(Ordering::Relaxed), 4);
 }
 
+/// The other process took its last range off it meanwhile, and takes it no more.
+#[test]
+fn a_file_that_was_refused_is_not_used_again() {
+    let pages = Pages::new(8 * PAGE);
+    let inode = |place: &Place| rustix::fs::fstat(place.fd()).unwrap().st_ino;
+    let (first, _) = adopted(pages.place(0..4 * PAGE));
+    let (refused, _) = adopted(pages.place(2 * PAGE..6 * PAGE));
+    let old = inode(&refused);
+    assert_eq!(inode(&first), old);
+    refused.into_adopted().unwrap().abandon();
+    // What is not in it needs nobody's leave.
+    let (beside, _) = adopted(pages.place(6 * PAGE..8 * PAGE));
+    assert_ne!(inode(&beside), old);
+    // As long as another has these pages in it they can be in no other.
+    let meets = pages.place(2 * PAGE..6 * PAGE);
+    assert_eq!(meets.map(drop), Err(NotAdopted::Several));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| adopted(pages.place(2 * PAGE..6 * PAGE)).0);
+        thread::sleep(std::time::Duration::from_millis(50));
+        drop(first);
+        assert_ne!(inode(&waiting.join().unwrap()), old);
+    });
+}
+
 #[test]
 fn what_is_unmapped_meanwhile_stays_unmapped() {
     let pages = Pages::new(8 * PAGE);

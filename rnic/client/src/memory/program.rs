@@ -61,8 +61,8 @@ impl ProtectionDomain {
         self.ask_first(memory.len(), Pages::There)?;
         // The accessor can't do Atomic Operations.
         let spared = memory.len() < SMALL && !access.remote_atomic;
-        let why = match place(&memory, spared) {
-            Ok(place) => return self.register_place(memory, place, access),
+        let why = match self.register_placed(&memory, spared, access) {
+            Ok(registered) => return registered,
             Err(NotAdopted::NoMemory) => return Err(Error::Memory(ShmError::NoPages)),
             Err(why) => why,
         };
@@ -72,11 +72,32 @@ impl ProtectionDomain {
         // For the limit, or because a process that gave up privileges may not open the file.
         if why == NotAdopted::Neighbours
             && by_accessor.is_err()
-            && let Ok(place) = place(&memory, false)
+            && let Ok(registered) = self.register_placed(&memory, false, access)
         {
-            return self.register_place(memory, place, access);
+            return registered;
         }
         by_accessor
+    }
+
+    /// In a memfd that the RNIC takes: it takes one again only as long as it has a region of it, and
+    /// another thread may just have deregistered the last.
+    fn register_placed(
+        &self,
+        memory: &Arc<SharedMemory>,
+        spared: bool,
+        access: Access,
+    ) -> Result<Result<MemoryRegion, Error>, NotAdopted> {
+        let mut attempts = 1;
+        loop {
+            let place = place(memory, spared)?;
+            let is_adopted = place.is_adopted();
+            let registered = self.register_place(memory.clone(), place, access);
+            let again = is_adopted && is_refused(&registered, RefusalCode::BadMemory);
+            if !again || attempts == ATTEMPTS {
+                return Ok(registered);
+            }
+            attempts += 1;
+        }
     }
 
     fn register_place(
@@ -99,8 +120,15 @@ impl ProtectionDomain {
         if is_refused(&registered, RefusalCode::BadMemory) && !place.is_adopted() {
             return self.register_by_accessor(memory, access);
         }
+        let adopted = place.into_adopted();
+        if is_refused(&registered, RefusalCode::BadMemory) {
+            if let Some(adopted) = adopted {
+                adopted.abandon();
+            }
+            return registered;
+        }
         let mut region = registered?;
-        region.adopted = place.into_adopted();
+        region.adopted = adopted;
         Ok(region)
     }
 
@@ -132,6 +160,9 @@ impl ProtectionDomain {
 /// Bytes of a region that is rather reached by the accessor than that a system call on bytes beside it
 /// fails ([`Neighbours`]).
 const SMALL: usize = 64 << 10;
+
+/// How often a range is placed anew when the RNIC refuses its memfd.
+const ATTEMPTS: u32 = 8;
 
 fn place(memory: &SharedMemory, spared: bool) -> Result<Place, NotAdopted> {
     let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());

@@ -4,6 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rnic_ipc::control::{RefusalCode, Request};
 use rnic_ipc::shm::{MAPPING_MAX, ShmError};
@@ -78,6 +79,27 @@ fn a_small_range_spares_its_neighbours_within_the_limit() {
         matches!(request, Request::RegisterRemote { .. }).then(|| refusal(RefusalCode::Limit))
     });
     assert!(adopted(register(64, Access::LOCAL)));
+}
+
+/// The RNIC takes a memfd again only while it has a region of it. Another thread may have deregistered the
+/// last one when it is asked for the next.
+#[test]
+fn memory_whose_memfd_is_refused_gets_another() {
+    let (fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let mut memory = vec![0_u8; 100_000];
+    let asked = AtomicU32::new(0);
+    fake.refuse(move |request| {
+        let registers = matches!(request, Request::RegisterMemory { .. });
+        let refused = registers && asked.fetch_add(1, Ordering::Relaxed) < 2;
+        refused.then(|| refusal(RefusalCode::BadMemory))
+    });
+    let start = NonNull::new(memory.as_mut_ptr()).unwrap();
+    // SAFETY: the memory outlives the region.
+    let region = unsafe { pd.register_memory(start, 100_000, Access::LOCAL) }.unwrap();
+    assert!(rnic_adopt::adopted_bytes() >= 100_000);
+    drop(region);
+    assert_eq!(rnic_adopt::adopted_bytes(), 0);
 }
 
 /// A page that is taken for a region which is then refused may be the host's last.
