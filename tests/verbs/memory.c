@@ -244,6 +244,27 @@ static void wait_for(pid_t child)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* What a child does with what its parent has: it fails, and nothing of the parent's changes. */
+static void use_parents(struct ibv_mr *mr, uint64_t *word)
+{
+	struct ibv_sge all = { .addr = (uintptr_t)word, .length = 8, .lkey = mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &all, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_async_event event;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *cq_context;
+
+	CHECK(ibv_post_send(asks->qp, &wr, &bad));
+	CHECK(ibv_poll_cq(asks->send_cq, 1, &wc) <= 0);
+	CHECK(!ibv_reg_mr(answers->pd, word, PAGE, ACCESS));
+	ibv_dereg_mr(mr);
+	CHECK(!ibv_alloc_pd(asks->verbs));
+	CHECK(ibv_get_cq_event(asks->send_cq_channel, &cq, &cq_context));
+	CHECK(ibv_get_async_event(asks->verbs, &event));
+	CHECK(rdma_disconnect(asks) == -1);
+	rdma_destroy_ep(asks);
+}
+
 /* What a child does with a device that it opens itself. */
 static void use_own(uint64_t *word)
 {
@@ -269,12 +290,14 @@ static void check_fork(void)
 
 	CHECK(mr);
 	*word = 1;
-	for (int kind = 0; kind < 2; kind++) {
+	for (int kind = 0; kind < 3; kind++) {
 		if (!(child = fork())) {
 			alarm(20);
 			CHECK(*word == (uint64_t)kind + 1);
 			*word = 9;
 			if (kind == 1)
+				use_parents(mr, word);
+			if (kind == 2)
 				use_own(word);
 			_exit(0);
 		}
@@ -285,13 +308,13 @@ static void check_fork(void)
 		*word = kind + 2;
 		CHECK(seen(word, mr->rkey) == (uint64_t)kind + 2);
 	}
-	CHECK(!ibv_dereg_mr(mr) && *word == 3);
+	CHECK(!ibv_dereg_mr(mr) && *word == 4);
 	if (!(child = fork())) {
 		*word = 9;
 		_exit(0);
 	}
 	wait_for(child);
-	CHECK(*word == 3);
+	CHECK(*word == 4);
 	munmap(word, 4 * PAGE);
 }
 

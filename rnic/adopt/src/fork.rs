@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{MutexGuard, Once};
 
 use crate::sys;
@@ -12,10 +13,19 @@ thread_local! {
     static LOCKED: Cell<Option<MutexGuard<'static, Table>>> = const { Cell::new(None) };
 }
 
-/// From now on forks are noticed.
-pub(crate) fn watch() {
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// How many forks are between this process and the one that called [`watch_forks`] first: what belongs to
+/// a parent has another number. A bare clone(2) or `_Fork` is not counted.
+pub fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// As [`forks`], which are counted from now on.
+pub fn watch_forks() -> u64 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| sys::at_fork(before, parent, child));
+    forks()
 }
 
 /// No exchange is under way while the process forks.
@@ -30,6 +40,7 @@ unsafe extern "C" fn parent() {
 }
 
 unsafe extern "C" fn child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     let locked = LOCKED.try_with(Cell::take).ok().flatten();
     if let Some(mut table) = locked {
         // SAFETY: a child of fork(2) has one thread.

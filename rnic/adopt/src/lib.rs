@@ -90,6 +90,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+pub use fork::{forks, watch_forks};
 pub use memory::available as available_memory;
 pub use sys::PIECE;
 pub use table::{Adopted, adopted_bytes};

@@ -16,7 +16,6 @@ use crate::{Neighbours, NotAdopted, Place, fork};
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
-    process: 0,
     adoptions: 0,
     crowded: false,
     untold: Vec::new(),
@@ -25,8 +24,6 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) windows: Vec<Window>,
-    /// Counts the forks between the first process and this one: what a parent holds is not a child's.
-    pub(crate) process: u64,
     /// Ranges that were to be adopted.
     adoptions: u64,
     /// The process had too many mappings when they were counted last.
@@ -50,6 +47,7 @@ const COUNTED_EVERY: u64 = 1024;
 pub struct Adopted {
     pages: Range<usize>,
     window: Key,
+    /// Whose it is: [`fork::forks`].
     process: u64,
 }
 
@@ -69,7 +67,7 @@ impl Adopted {
 impl Drop for Adopted {
     fn drop(&mut self) {
         with_table(|table| {
-            if table.process == self.process {
+            if fork::forks() == self.process {
                 table.release(self.window, &self.pages);
             }
         });
@@ -114,7 +112,7 @@ pub(crate) unsafe fn place(
     len: usize,
     neighbours: Neighbours,
 ) -> Result<Place, NotAdopted> {
-    fork::watch();
+    fork::watch_forks();
     let pages = pages(start, len)?;
     // SAFETY: the caller's word.
     with_locked(without_abandoned(&pages), |table| unsafe {
@@ -166,7 +164,6 @@ impl Table {
         start: usize,
         neighbours: Neighbours,
     ) -> Result<Place, NotAdopted> {
-        let process = self.process;
         if parts.iter().any(|part| part.what == What::Private) && self.is_crowded() {
             return Err(NotAdopted::Mappings);
         }
@@ -194,7 +191,7 @@ impl Table {
             adopted: put.is_ok().then(|| Adopted {
                 pages: pages.clone(),
                 window: window.key(),
-                process,
+                process: fork::forks(),
             }),
         };
         self.windows.retain(|window| !window.runs.is_empty());
@@ -318,7 +315,6 @@ fn descriptor_of((device, inode): Key) -> Option<OwnedFd> {
 /// # Safety
 /// There is no other thread.
 pub(crate) unsafe fn leave_parent(table: &mut Table) {
-    table.process += 1;
     for window in std::mem::take(&mut table.windows) {
         for run in window.runs.ranges() {
             // SAFETY: the caller's word.

@@ -166,6 +166,7 @@ impl CompletionQueue {
     /// [`Error::CqOverflow`], [`Error::DaemonGone`]: found only when no completion is left, and
     /// after some polls in vain.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
+        self.leave_to_parent()?;
         let count = self.take(out)?;
         if count > 0 || out.is_empty() {
             return Ok(count);
@@ -192,6 +193,14 @@ impl CompletionQueue {
     }
 
     #[inline]
+    /// Fails in a child of fork(2): completions are for its parent.
+    fn leave_to_parent(&self) -> Result<(), Error> {
+        match self.inner.context.is_parents() {
+            true => Err(self.inner.context.gone()),
+            false => Ok(()),
+        }
+    }
+
     fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
         // Most looks find nothing, and cost no more than that.
         match self.is_empty() {
@@ -222,6 +231,9 @@ impl CompletionQueue {
     /// or error. Takes earlier wake-ups off. Poll again before blocking on the descriptor: a
     /// completion that came before this call wakes nobody.
     pub fn arm(&self, solicited_only: bool) {
+        if self.leave_to_parent().is_err() {
+            return;
+        }
         if self.inner.notify.drain() == Drained::Woken
             && let Some(watch) = self.inner.watch.get()
         {
@@ -233,6 +245,9 @@ impl CompletionQueue {
     /// As [`Self::arm`], and wake-ups that wait on [`Self::fd`] stay there: each is one that
     /// [`Self::take_notification`] tells of.
     pub fn request_notification(&self, solicited_only: bool) {
+        if self.leave_to_parent().is_err() {
+            return;
+        }
         lock(&self.inner.ring).arm(solicited_only);
     }
 
@@ -241,6 +256,7 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::DaemonGone`] when none is left and none will come any more.
     pub fn take_notification(&self) -> Result<bool, Error> {
+        self.leave_to_parent()?;
         self.inner.context.drive();
         match self.inner.notify.take() {
             Drained::Woken => Ok(true),
@@ -358,6 +374,6 @@ impl AsRawFd for CompletionQueue {
 impl Drop for CqInner {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyCq { cq: self.id });
-        self.context.events().boxes().remove_cq(self.id);
+        self.context.forget(|boxes| boxes.remove_cq(self.id));
     }
 }

@@ -15,7 +15,7 @@ use rnic_ipc::transport::Channel;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::error::Error;
-use crate::events::Events;
+use crate::events::{Boxes, Events};
 use crate::link::{Link, descriptors, unexpected};
 use crate::wait::{Deadline, LOOK_ROUND, lock, poll};
 
@@ -62,6 +62,7 @@ impl Context {
             doorbells: Mutex::new(DoorbellProducer::attach_fd(doorbells, entries)?),
             kick: Kick::from_fd(kick),
             gone: AtomicBool::new(false),
+            process: rnic_adopt::watch_forks(),
             order: Mutex::new(()),
         };
         Ok(Self {
@@ -149,6 +150,8 @@ pub(crate) struct Inner {
     kick: Kick,
     /// The control or event socket was found closed.
     gone: AtomicBool,
+    /// Which opened it: [`rnic_adopt::forks`].
+    process: u64,
     /// Held for a request, and until what it brought to be mapped is mapped: the RNIC takes the next
     /// request as the word that it is, and seals it.
     order: Mutex<()>,
@@ -161,6 +164,7 @@ impl Inner {
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Response, Vec<OwnedFd>), Error> {
+        self.check()?;
         let _order = lock(&self.order);
         self.ask(request, fds)
     }
@@ -171,6 +175,7 @@ impl Inner {
         request: &Request,
         map: impl FnOnce(Response, Vec<OwnedFd>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.check()?;
         let _order = lock(&self.order);
         let (response, fds) = self.ask(request, &[])?;
         map(response, fds)
@@ -181,9 +186,7 @@ impl Inner {
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Response, Vec<OwnedFd>), Error> {
-        if self.is_gone() {
-            return Err(self.gone());
-        }
+        self.check()?;
         match self.link.request(request, fds) {
             Err(Error::DaemonGone) => {
                 self.set_gone();
@@ -217,6 +220,13 @@ impl Inner {
         }
     }
 
+    /// Lets go of what came for an object, on drop.
+    pub(crate) fn forget(&self, object: impl FnOnce(&mut Boxes)) {
+        if !self.is_parents() {
+            object(&mut self.events.boxes());
+        }
+    }
+
     /// Whether the engine lives on [`Self::drive`].
     pub(crate) fn is_inline(&self) -> bool {
         self.link.is_inline()
@@ -227,12 +237,29 @@ impl Inner {
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.gone.load(Ordering::Relaxed) || self.is_parents()
+    }
+
+    /// Whether a parent of this process opened it. Then the rings and sockets are the parent's, and nothing
+    /// of them is touched; locks may be held for ever.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.process != rnic_adopt::forks()
+    }
+
+    /// Fails when nothing works any more.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.is_gone() {
+            true => Err(self.gone()),
+            false => Ok(()),
+        }
     }
 
     /// Why nothing works any more, when the other side is gone.
     pub(crate) fn gone(&self) -> Error {
-        self.events.gone()
+        match self.is_parents() {
+            true => Error::DaemonGone,
+            false => self.events.gone(),
+        }
     }
 
     pub(crate) fn set_gone(&self) {

@@ -19,11 +19,12 @@ pub enum Error {
     /// No daemon could be used; the socket of one is there, but this user may not use it.
     #[error("{0}")]
     NotPermitted(NotFound),
-    /// The daemon ended, or took this client's objects away without a word that reached it. Nothing of
-    /// this context works any more: open another.
+    /// The daemon ended, or took this client's objects away without a word that reached it. Or this process
+    /// is a child after fork(2), and its parent opened the context, which goes on there. Nothing of this
+    /// context works here any more: open another.
     #[error(
-        "the RNIC daemon is gone, or ended this client's session; see the daemon's log, then open \
-         the context again"
+        "the RNIC daemon is gone, or ended this client's session, or its session is of this process's \
+         parent (fork(2)); see the daemon's log, then open the context again"
     )]
     DaemonGone,
     /// The daemon took this client's objects away, and says why. Nothing of this context works any

@@ -208,6 +208,9 @@ impl Events {
         what: &'static str,
         mut take: impl FnMut(&mut Boxes) -> Option<T>,
     ) -> Result<T, Error> {
+        if context.is_parents() {
+            return Err(context.gone());
+        }
         context.drive();
         let mut boxes = self.boxes();
         loop {
@@ -254,6 +257,9 @@ impl Events {
     ) -> Result<T, Error> {
         let place = self.watch()?.place();
         poll_fn(|task| {
+            if context.is_parents() {
+                return Poll::Ready(Err(context.gone()));
+            }
             context.drive();
             place.take(task.waker());
             let mut boxes = self.boxes();

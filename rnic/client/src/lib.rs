@@ -152,6 +152,7 @@ pub use sources::EventSources;
 pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 
+pub use rnic_adopt::{forks, watch_forks};
 pub use rnic_device::{
     Administrators, CongestionControl, Device, DeviceConfig, DeviceError, Driving, KeepAlive,
     Limits, LoopbackUse, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,

@@ -187,7 +187,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         for Place { id, .. } in &self.places {
             self.context.give_back(&Request::Unlisten { listener: *id });
-            self.context.events().boxes().listeners.remove(id);
+            self.context
+                .forget(|boxes| drop(boxes.listeners.remove(id)));
         }
     }
 }

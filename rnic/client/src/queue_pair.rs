@@ -113,7 +113,8 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyQp { qp: self.num });
-        self.context.events().boxes().qps.remove(&self.num);
+        self.context
+            .forget(|boxes| drop(boxes.qps.remove(&self.num)));
     }
 }
 
@@ -269,9 +270,7 @@ impl QueuePair {
         work: &[WorkRequest<'_>],
         at_once: impl Fn(&Inner, QpNum) -> bool,
     ) -> Result<usize, Error> {
-        if self.context().is_gone() {
-            return Err(self.context().gone());
-        }
+        self.context().check()?;
         let mut queue = lock(queue);
         let posted = push(&mut queue, work, self.max_sge, self.max_inline)?;
         if posted > 0 && !at_once(self.context(), self.num()) && queue.set_pending() {

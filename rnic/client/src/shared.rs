@@ -112,9 +112,7 @@ impl SharedReceiveQueue {
         if !work.iter().all(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "receive" });
         }
-        if self.inner.context.is_gone() {
-            return Err(self.inner.context.gone());
-        }
+        self.inner.context.check()?;
         push_batch(&mut lock(&self.inner.ring), work, self.inner.max_sge, 0)
     }
 
@@ -160,6 +158,6 @@ impl Drop for SrqInner {
     fn drop(&mut self) {
         self.context
             .give_back(&Request::DestroySrq { srq: self.id });
-        self.context.events().boxes().remove_srq(self.id);
+        self.context.forget(|boxes| boxes.remove_srq(self.id));
     }
 }

@@ -40,6 +40,6 @@ impl EventSources {
 
 impl Drop for EventSources {
     fn drop(&mut self) {
-        self.context.events().boxes().sources = None;
+        self.context.forget(|boxes| boxes.sources = None);
     }
 }

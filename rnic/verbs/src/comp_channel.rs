@@ -89,7 +89,10 @@ impl CompChannel {
         let mut cqs = lock(&self.cqs);
         cqs.remove(&cq.number());
         self.immediate.take_back(|number| *number == cq.number());
-        if let Err(errno) = epoll::delete(&self.epoll, cq.rnic().fd()) {
+        // A parent's instance is a child's too.
+        if !self.immediate.is_parents()
+            && let Err(errno) = epoll::delete(&self.epoll, cq.rnic().fd())
+        {
             log::debug!("a completion queue that its channel had not: {errno}");
         }
         let count = field!(self.abi, refcnt).get();
@@ -99,6 +102,7 @@ impl CompChannel {
     /// Takes an event that is there: the queue that it is of. None when there is none, or when another
     /// thread has taken it.
     pub(crate) fn take_event(&self) -> Outcome<Option<Arc<Cq>>> {
+        self.immediate.fd_to_wait_on()?;
         let mut found = [epoll::Event {
             flags: EventFlags::empty(),
             data: EventData::new_u64(0),

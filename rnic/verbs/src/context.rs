@@ -65,8 +65,8 @@ impl Context {
         self.session.rnic()
     }
 
-    pub(crate) fn event_fd(&self) -> std::os::fd::RawFd {
-        self.asynchronous.fd()
+    pub(crate) fn event_fd(&self) -> Outcome<std::os::fd::RawFd> {
+        self.asynchronous.fd_to_wait_on()
     }
 
     /// The event that a program may take now, when it has read one off the descriptor.

@@ -16,7 +16,8 @@ use crate::session::Session;
 
 /// One for each process that used the verbs, never freed.
 pub(crate) struct Process {
-    id: u32,
+    /// [`rnic::forks`].
+    forks: u64,
     way: Way,
     /// By interface. They stay: programs keep pointers to them.
     devices: Mutex<HashMap<String, Arc<Device>>>,
@@ -39,7 +40,7 @@ impl Process {
         let found = CURRENT.load(Ordering::Acquire);
         // SAFETY: null, or what is leaked below.
         match unsafe { found.as_ref() } {
-            Some(process) if process.id == std::process::id() => process,
+            Some(process) if process.forks == rnic::forks() => process,
             _ => Self::begin(found),
         }
     }
@@ -51,7 +52,7 @@ impl Process {
             _ => Way::Daemon,
         };
         let own = Box::leak(Box::new(Self {
-            id: std::process::id(),
+            forks: rnic::watch_forks(),
             way,
             devices: Mutex::default(),
             sessions: Mutex::default(),

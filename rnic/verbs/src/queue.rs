@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::ffi::Outcome;
+use crate::ffi::{Fail, Outcome};
 use crate::lock;
 
 /// Events, and a descriptor of which each takes one read of 8 bytes.
@@ -15,6 +15,8 @@ use crate::lock;
 pub(crate) struct EventQueue<T> {
     counter: OwnedFd,
     events: Mutex<VecDeque<T>>,
+    /// Which made it: [`rnic::forks`].
+    process: u64,
 }
 
 impl<T> EventQueue<T> {
@@ -23,7 +25,24 @@ impl<T> EventQueue<T> {
         Ok(Self {
             counter: rustix::event::eventfd(0, flags)?,
             events: Mutex::default(),
+            process: rnic::watch_forks(),
         })
+    }
+
+    /// Whether a parent of this process made it. Then the descriptor counts the parent's events.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.process != rnic::forks()
+    }
+
+    /// The descriptor, for who waits for an event.
+    pub(crate) fn fd_to_wait_on(&self) -> Outcome<RawFd> {
+        match self.is_parents() {
+            true => Err(Fail::of(
+                Errno::IO,
+                "its events are for this process's parent (fork(2)): make another here",
+            )),
+            false => Ok(self.fd()),
+        }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -35,6 +54,9 @@ impl<T> EventQueue<T> {
     }
 
     pub(crate) fn push(&self, event: T) {
+        if self.is_parents() {
+            return;
+        }
         lock(&self.events).push_back(event);
         // It counts to 2^64 - 2.
         if let Err(errno) = rustix::io::write(&self.counter, &1_u64.to_ne_bytes()) {
@@ -82,6 +104,9 @@ impl<T> EventQueue<T> {
 
     /// Counts one less, unless somebody has read it already and will find nothing.
     fn forget_one(&self) {
+        if self.is_parents() {
+            return;
+        }
         let mut count = [0; 8];
         let mut parts = [std::io::IoSliceMut::new(&mut count)];
         let at_no_offset = u64::MAX;

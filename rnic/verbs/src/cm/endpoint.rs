@@ -175,7 +175,7 @@ impl CmId {
     /// The descriptor of which rdma_get_request reads a count for each request.
     pub(crate) fn requests_fd(&self) -> Outcome<RawFd> {
         match self.waits() {
-            true => Ok(self.state().channel.events.fd()),
+            true => self.state().channel.events.fd_to_wait_on(),
             false => Err(Fail::of(
                 Errno::INVAL,
                 "rdma_get_request of an identifier with a channel",

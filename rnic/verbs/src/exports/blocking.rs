@@ -139,7 +139,7 @@ unsafe extern "C-unwind" fn rdma_get_cm_event(
 ) -> c_int {
     loop {
         let fd = number("rdma_get_cm_event", || {
-            Ok(channel.object::<EventChannel>()?.events.fd())
+            channel.object::<EventChannel>()?.events.fd_to_wait_on()
         });
         // SAFETY: a descriptor of the channel's.
         if fd < 0 || !unsafe { read_count(fd) } {
@@ -195,7 +195,7 @@ unsafe extern "C-unwind" fn ibv_get_async_event(
 ) -> c_int {
     loop {
         let fd = number("ibv_get_async_event", || {
-            Ok(context.object::<Context>()?.event_fd())
+            context.object::<Context>()?.event_fd()
         });
         // SAFETY: a descriptor of the context's.
         if fd < 0 || !unsafe { read_count(fd) } {
