@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::socket::{Phase, Socket, State};
 use super::stream::Stream;
 use super::wire::Hello;
-use crate::cm::{listen_everywhere, unmapped};
+use crate::cm::{backlog_within, listen_everywhere, unmapped};
 use crate::ffi::Outcome;
 use crate::process::Process;
 use crate::session::Session;
@@ -111,9 +111,8 @@ impl State {
         };
         let mut listeners = Vec::new();
         let port = listen_everywhere(local, bound, self.options.only_own_family, |session, at| {
-            let most = session.info()?.limits.backlog.max(1);
-            let backlog = u32::try_from(backlog).ok().filter(|wanted| *wanted > 0);
-            let listener = Listener::bind(session.rnic(), at, backlog.unwrap_or(most).min(most))?;
+            let backlog = backlog_within(session, backlog)?;
+            let listener = Listener::bind(session.rnic(), at, backlog)?;
             for id in listener.ids() {
                 session.rsockets.watch_listener(id, &self.bell);
             }

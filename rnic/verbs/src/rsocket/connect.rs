@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use rnic::{ConnectionEvent, DisconnectReason};
+use rnic::ConnectionEvent;
 use rustix::io::Errno;
 
 use super::socket::{Phase, Socket, State};
 use super::stream::Stream;
 use super::wire::Hello;
-use crate::cm::{source_toward, unmapped};
+use crate::cm::{errno_of, unmapped, way_toward};
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
 
@@ -25,23 +25,15 @@ impl Socket {
             Phase::Listening(_) => Err(Errno::INVAL.into()),
         })?;
         let remote = unmapped(remote);
-        let process = Process::current();
         let (session, local) = match bound {
             Some(local) if !local.ip().is_unspecified() => {
                 let local = unmapped(local);
-                (process.session_at(local.ip())?, local)
+                (Process::current().session_at(local.ip())?, local)
             }
             _ => {
-                let session = process.session_toward(remote.ip())?;
-                let own = source_toward(remote, &session.info()?.addresses);
-                let local = own.ok_or_else(|| {
-                    let why = format!("no address of {} leads to {remote}", session.interface());
-                    Fail::of(Errno::ADDRNOTAVAIL, why)
-                })?;
-                (
-                    session,
-                    SocketAddr::new(local, bound.map_or(0, |bound| bound.port())),
-                )
+                let (session, own) = way_toward(remote)?;
+                let port = bound.map_or(0, |bound| bound.port());
+                (session, SocketAddr::new(own, port))
             }
         };
         let stream = Stream::prepare(&session, options.sizes())?;
@@ -113,12 +105,7 @@ fn failure(event: ConnectionEvent) -> Errno {
     match event {
         ConnectionEvent::Rejected { .. } => Errno::CONNREFUSED,
         ConnectionEvent::ConnectFailed { reason, .. }
-        | ConnectionEvent::Disconnected { reason, .. } => match reason {
-            DisconnectReason::Refused => Errno::CONNREFUSED,
-            DisconnectReason::TimedOut => Errno::TIMEDOUT,
-            DisconnectReason::Reset | DisconnectReason::PeerClosed => Errno::CONNRESET,
-            _ => Errno::CONNABORTED,
-        },
+        | ConnectionEvent::Disconnected { reason, .. } => errno_of(reason),
         ConnectionEvent::Established(_) => Errno::ISCONN,
     }
 }

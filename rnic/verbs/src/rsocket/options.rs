@@ -15,6 +15,7 @@ use super::socket::{Family, Phase, State};
 use super::stream::Sizes;
 use super::wire::IOMAP_MAX;
 use crate::ffi::{Fail, Outcome, Ptr};
+use crate::qp::LINGER;
 
 /// The level of rsockets' own options (rdma/rsocket.h).
 const SOL_RDMA: c_int = 0x10000;
@@ -30,9 +31,6 @@ const RING: u32 = 1 << 18;
 
 /// Depth of queues when nothing else is asked for, as librdmacm has it.
 const QUEUE: u16 = 384;
-
-/// How long closing waits when the program has not set `SO_LINGER`.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// `tcpi_state` of a connection, and of none.
 const TCP_ESTABLISHED: u8 = 1;
@@ -94,7 +92,8 @@ impl Options {
         self.keep_alive.then_some(idle)
     }
 
-    /// How long closing waits for the end in order; without any time it resets.
+    /// How long closing waits for the end in order; without any time it resets. When the program has not
+    /// set `SO_LINGER`, as long as the destruction of a queue pair.
     pub(crate) fn linger(&self) -> Duration {
         match self.linger {
             // Less than none is the longest, as for the kernel.
