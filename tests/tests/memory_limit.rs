@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use rnic::{
     CompletionQueue, Context, Error, Listener, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
@@ -12,13 +14,59 @@ use rnic_tests::lab::{Family, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT, connect};
 use rnic_tests::wait;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 const PORT: u16 = 18515;
 /// Bytes of addresses that the daemon may have beyond those that it has.
 const LEFT: u64 = 12 << 20;
 /// Of each kind; more than fit into [`LEFT`].
 const MANY: usize = 4000;
+
+/// How long a phase may take. None takes a tenth of it.
+const PHASE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Does `work`, whose calls have no limit of their own. Without it in time the daemon is killed, which ends
+/// them, and the phase is named.
+fn phase<T>(what: &str, daemon: Pid, work: impl FnOnce() -> T) -> T {
+    phase_within(PHASE_LIMIT, what, daemon, work)
+}
+
+fn phase_within<T>(limit: Duration, what: &str, daemon: Pid, work: impl FnOnce() -> T) -> T {
+    let (ends, has_ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            let late = has_ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            if late {
+                eprintln!("{what}: not done after {limit:?}, the daemon is killed");
+                let _ = kill_process(daemon, Signal::KILL);
+            }
+            late
+        });
+        let ends = ends;
+        let result = work();
+        drop(ends);
+        let late = watch.join().expect("it only waits");
+        assert!(!late, "{what} took longer than {limit:?}");
+        result
+    })
+}
+
+#[test]
+fn a_phase_that_hangs_is_named() {
+    let hung = std::panic::catch_unwind(|| {
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .expect("a process");
+        let daemon = Pid::from_raw(child.id().cast_signed()).expect("not 0");
+        phase_within(Duration::from_millis(50), "the sleep", daemon, || {
+            child.wait().expect("it ends")
+        })
+    });
+    let why = hung.expect_err("it is late");
+    let why = why.downcast_ref::<String>().expect("a sentence");
+    assert_eq!(why, "the sleep took longer than 50ms");
+}
 
 /// Bytes of addresses that the daemon has.
 fn addresses(daemon: &Daemon) -> u64 {
@@ -43,7 +91,11 @@ fn is_by_name(refusal: &rnic::Refusal) -> bool {
 }
 
 /// Takes so many, or as many as there is room for, and gives them back; whether one was refused.
-fn take<T>(what: &str, mut one: impl FnMut() -> Result<T, Error>) -> bool {
+fn take<T>(what: &str, daemon: Pid, one: impl FnMut() -> Result<T, Error>) -> bool {
+    phase(what, daemon, || take_all(what, one))
+}
+
+fn take_all<T>(what: &str, mut one: impl FnMut() -> Result<T, Error>) -> bool {
     let mut kept = Vec::new();
     for _ in 0..MANY {
         match one() {
@@ -69,10 +121,10 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
     let context = Context::open(pair.daemon_a.socket()).expect("it serves");
     let pd = ProtectionDomain::alloc(&context).expect("a domain");
     let cq = CompletionQueue::create(&context, 4).expect("a queue");
-    let pid = Pid::from_raw(pair.daemon_a.id().cast_signed());
+    let pid = Pid::from_raw(pair.daemon_a.id().cast_signed()).expect("not 0");
     let limit = |current| {
         let maximum = None;
-        prlimit(pid, Resource::As, Rlimit { current, maximum }).expect("root may");
+        prlimit(Some(pid), Resource::As, Rlimit { current, maximum }).expect("root may");
     };
     limit(Some(addresses(&pair.daemon_a) + LEFT));
 
@@ -85,38 +137,36 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
             ..QpConfig::default()
         },
     );
-    let large = take("large regions", || pd.register(1 << 20, FULL_ACCESS));
+    let large = take("large regions", pid, || pd.register(1 << 20, FULL_ACCESS));
     assert!(large, "the limit has no effect");
     let refused = [
-        take("small regions", || pd.register(4096, FULL_ACCESS)),
-        take("completion queues", || {
+        take("small regions", pid, || pd.register(4096, FULL_ACCESS)),
+        take("completion queues", pid, || {
             CompletionQueue::create(&context, depth)
         }),
-        take("small completion queues", || {
+        take("small completion queues", pid, || {
             CompletionQueue::create(&context, 1)
         }),
-        take("receive queues", || SharedReceiveQueue::create(&pd, srq)),
-        take("queue pairs", || QueuePair::create(&pd, &cq, &cq, config)),
-        take("clients", || Context::open(pair.daemon_a.socket())),
+        take("receive queues", pid, || {
+            SharedReceiveQueue::create(&pd, srq)
+        }),
+        take("queue pairs", pid, || {
+            QueuePair::create(&pd, &cq, &cq, config)
+        }),
+        take("clients", pid, || Context::open(pair.daemon_a.socket())),
     ];
     assert_eq!(refused, [true; 6], "some were not refused");
-    // What there is goes on.
-    for seed in 0..20 {
-        a.fill(seed);
-        a.post(rnic::WorkRequest::write(
-            1,
-            &[a.element(0..50_000)],
-            b.remote(),
-        ));
-        assert_eq!(a.completion().status, rnic::WcStatus::Success);
-        a.post(rnic::WorkRequest::read(
-            2,
-            &[a.element(0..50_000)],
-            b.remote(),
-        ));
-        assert_eq!(a.completion().status, rnic::WcStatus::Success);
-        assert!(b.holds(seed));
-    }
+    phase("what there is goes on", pid, || {
+        for seed in 0..20 {
+            a.fill(seed);
+            let all = [a.element(0..50_000)];
+            a.post(rnic::WorkRequest::write(1, &all, b.remote()));
+            assert_eq!(a.completion().status, rnic::WcStatus::Success);
+            a.post(rnic::WorkRequest::read(2, &all, b.remote()));
+            assert_eq!(a.completion().status, rnic::WcStatus::Success);
+            assert!(b.holds(seed));
+        }
+    });
     limit(None);
     pair.daemon_a.assert_alive();
     wait::until("all that was taken is given back", LIMIT, || {
@@ -213,7 +263,7 @@ fn clients_that_take_all_that_limits_allow_end_no_daemon() {
     let a = Endpoint::new(&pair.daemon_a, 50_000);
     let b = Endpoint::new(&pair.daemon_b, 50_000);
     connect(&a, &b, pair.b.address(Family::V4, PORT));
-    let pid = Pid::from_raw(pair.daemon_a.id().cast_signed());
+    let pid = Pid::from_raw(pair.daemon_a.id().cast_signed()).expect("not 0");
     let local = pair.a.address(Family::V4, 0);
     for (what, resource, name) in [
         ("addresses", Resource::As, "VmSize:"),
@@ -221,37 +271,43 @@ fn clients_that_take_all_that_limits_allow_end_no_daemon() {
     ] {
         let limit = |current| {
             let maximum = None;
-            prlimit(pid, resource, Rlimit { current, maximum }).expect("root may");
+            prlimit(Some(pid), resource, Rlimit { current, maximum }).expect("root may");
         };
         let mut refused = 0;
         for (round, room) in ROOMS.into_iter().enumerate() {
             limit(Some(in_status(&pair.daemon_a, name) + room));
-            std::thread::scope(|scope| {
-                let greedy = || take_all_kinds(pair.daemon_a.socket(), local);
-                let all: Vec<_> = (0..GREEDY).map(|_| scope.spawn(greedy)).collect();
-                // What there is goes on.
-                for seed in 0..5 {
-                    a.fill(seed);
-                    let all = [a.element(0..50_000)];
-                    a.post(rnic::WorkRequest::write(1, &all, b.remote()));
-                    assert_eq!(a.completion().status, rnic::WcStatus::Success);
-                    // What it reads is what was placed before.
-                    a.post(rnic::WorkRequest::read(2, &all, b.remote()));
-                    assert_eq!(a.completion().status, rnic::WcStatus::Success);
-                    assert!(a.holds(seed) && b.holds(seed), "{what}, round {round}");
-                }
-                refused += all
-                    .into_iter()
-                    .map(|one| one.join().expect("refused by name"))
-                    .sum::<usize>();
-            });
+            let named = format!("round {round} with {room} bytes more of {what}");
+            let greedy_clients = || {
+                std::thread::scope(|scope| {
+                    let greedy = || take_all_kinds(pair.daemon_a.socket(), local);
+                    let all: Vec<_> = (0..GREEDY).map(|_| scope.spawn(greedy)).collect();
+                    // What there is goes on.
+                    for seed in 0..5 {
+                        a.fill(seed);
+                        let all = [a.element(0..50_000)];
+                        a.post(rnic::WorkRequest::write(1, &all, b.remote()));
+                        assert_eq!(a.completion().status, rnic::WcStatus::Success);
+                        // What it reads is what was placed before.
+                        a.post(rnic::WorkRequest::read(2, &all, b.remote()));
+                        assert_eq!(a.completion().status, rnic::WcStatus::Success);
+                        assert!(a.holds(seed) && b.holds(seed), "{what}, round {round}");
+                    }
+                    refused += all
+                        .into_iter()
+                        .map(|one| one.join().expect("refused by name"))
+                        .sum::<usize>();
+                });
+            };
+            phase(&named, pid, greedy_clients);
             pair.daemon_a.assert_alive();
             limit(None);
             // What they had is given back, and there is memory again for whoever asks.
-            wait::until("a client is served again", LIMIT, || {
-                let context = Context::open(pair.daemon_a.socket()).ok()?;
-                let pd = ProtectionDomain::alloc(&context).ok()?;
-                pd.register(1 << 20, FULL_ACCESS).ok()
+            phase(&format!("after {named}"), pid, || {
+                wait::until("a client is served again", LIMIT, || {
+                    let context = Context::open(pair.daemon_a.socket()).ok()?;
+                    let pd = ProtectionDomain::alloc(&context).ok()?;
+                    pd.register(1 << 20, FULL_ACCESS).ok()
+                })
             });
             wait::until("all is given back", LIMIT, || {
                 (pair.daemon_a.counter("regions") == 1).then_some(())
