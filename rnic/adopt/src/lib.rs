@@ -65,6 +65,10 @@
 //!   proc_pid_syscall(5)): from a guard of at most 64 KiB to the end of the run, or without a guard 16 KiB
 //!   on either side of its stack pointer.
 //!
+//! Where the process is refused get_robust_list(2), by a filter of its own, the stacks of other threads are
+//! not known. Where it may not read its own `syscall` files (it gave up its user and is not dumpable), what
+//! waiting threads stand on is not.
+//!
 //! It is not known where another thread stands that runs at that moment on a fiber's or a signal's stack.
 //! Such a stack is taken. Where system calls would fail, its thread may then die of a signal; so a program
 //! that runs fibers without that right registers none of their stacks from another thread.
