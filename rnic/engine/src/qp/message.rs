@@ -117,6 +117,9 @@ impl Qp {
         }
         let work = self.send.work.as_ref();
         let work = work.is_some_and(|work| self.may_begin(work));
+        if work && let Some(begun) = &mut self.send.work {
+            begun.fenced = false;
+        }
         let response = !self.send.responses.is_empty();
         match self.send.in_message.unwrap_or(self.send.turn) {
             Source::Work if work => Some(Next::Work),

@@ -26,7 +26,7 @@ pub(super) struct Work {
     pub total: u32,
     /// Bytes of it that were sent.
     pub sent: u32,
-    /// It has to wait until the Reads and atomics before it are answered; false from its first message on.
+    /// It waits until the Reads and atomics before it are answered.
     pub fenced: bool,
 }
 
@@ -297,7 +297,6 @@ impl Qp {
         self.message_done(Source::Work);
         work.sent = work.sent.saturating_add(sink.length);
         work.kind = Kind::Read(index + 1);
-        work.fenced = false;
         self.send.work = (work.sent < work.total).then_some(work);
         Ok(())
     }

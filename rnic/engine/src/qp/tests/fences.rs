@@ -73,3 +73,16 @@ fn fenced_work_behind_a_read_does_not_hold_up_the_end() {
     assert!(a.produce(MULPDU).is_none());
     assert_eq!(a.qp.wants_close(), Some(CloseKind::Graceful));
 }
+
+/// Only room was missing: it is not one of those that wait for the peer.
+#[test]
+fn fenced_work_that_may_begin_is_sent_before_the_end_although_the_peer_is_done() {
+    let (mut a, _) = joined();
+    a.post_send(&fenced(write(1, &[sge(SOURCE, 8)], SINK)));
+    assert!(a.transmit(MULPDU, 4, 1).is_empty());
+    a.qp.peer_closed(false);
+    assert_eq!(a.qp.wants_close(), None);
+    assert!(a.produce(MULPDU).is_some());
+    assert_eq!(statuses(&a.sends()), [(1, WcStatus::Success)]);
+    assert_eq!(a.qp.wants_close(), Some(CloseKind::Graceful));
+}
