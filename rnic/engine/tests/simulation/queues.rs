@@ -152,6 +152,7 @@ impl Simulation {
     /// Its node is gone.
     pub fn forget_srqs(&mut self, node: usize) {
         for srq in self.srqs.iter_mut().filter(|srq| srq.node == node) {
+            srq.limit = None;
             for receive in std::mem::take(&mut srq.receives) {
                 self.memories[node].unlock(receive.id);
                 self.memories[node].given_up(receive.id);

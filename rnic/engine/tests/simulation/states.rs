@@ -176,6 +176,8 @@ impl Simulation {
 
     /// Destroys a queue pair: nothing of its work completes any more, and nothing is placed.
     pub fn destroy(&mut self, party: Party) {
+        // A shard that stands still may have told something before.
+        self.observe(self.end_of(party).node);
         if self.end_of(party).srq.is_some() {
             // Otherwise nobody would know which receive it had in hand.
             self.make_error(party);
