@@ -59,10 +59,9 @@ pub struct FloodLimits {
 }
 
 impl FloodLimits {
-    /// What suits most interfaces. So many in the long run take little of a shard's time, and of its
-    /// receive ring's places when it has to wait for its core; ten thousand connections that one host
-    /// begins at once wait for nothing; and no path cuts what a sender with path MTU discovery sends but
-    /// while it learns.
+    /// What suits most interfaces. In the long run so many take little of a shard's time, and few places of its
+    /// receive ring while it waits for its core. Ten thousand connections that one host begins at once wait for
+    /// nothing. A path cuts the packets of a sender with path MTU discovery only until the sender has learned.
     pub const DEFAULT: Self = Self {
         syns: Rate::of(2_000),
         strangers: Rate::of(2_000),

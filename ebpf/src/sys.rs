@@ -1,8 +1,8 @@
 //! The system calls that neither aya nor the standard library offers.
 //!
-//! Invariant: every structure passed to the kernel is of the size and layout that the call's
-//! documentation gives, lives on the stack for the whole call, and is read only after it
-//! succeeded; descriptors that the kernel returns are owned by nobody else.
+//! Invariant: every structure passed to the kernel has the size and layout that the call's documentation gives.
+//! It lives on the stack for the whole call, and is read only after the call succeeded. Descriptors that the
+//! kernel returns are owned by nobody else.
 
 use std::ffi::CString;
 use std::io;

@@ -3,8 +3,7 @@
 //! Private anonymous pages (heap, mmap) are replaced in place by pages of a memfd with the same bytes,
 //! while other threads go on using them ([`place`]). The other process maps that memfd. When the last
 //! [`Adopted`] that covers a page is dropped, the page becomes private again, with the bytes that it
-//! has then: allocators count on what only private memory does (`MADV_DONTNEED` gives zeros, a fork
-//! has a copy).
+//! has then. Allocators count on what only private memory does (`MADV_DONTNEED` gives zeros, a fork has a copy).
 //!
 //! A memfd is a **window** on a part of the address space: the page at address `a` has the offset
 //! `a - base` in it. So ranges that overlap, or that meet in one page, are ranges of one file, and each
@@ -57,13 +56,13 @@
 //! gone waits for itself. Where the kernel's page faults can't wait, a signal that comes to a thread
 //! without its stack ends the process. What counts as such at the moment of the exchange:
 //!
-//! - the main thread's stack, and the stack that the caller stands on: all of the one that its thread was
-//!   started with, and of another (a fiber's, a signal's) 64 KiB below and 16 KiB above its stack pointer;
-//! - the descriptor of each thread (get_robust_list(2) tells where), with its rseq(2) area, and below it
-//!   its stack: down to the guard below the run of pages that it lies in, or 256 KiB without a guard;
+//! - the main thread's stack, and the stack that the caller stands on. Of the one that its thread was started
+//!   with that is all. Of another (a fiber's, a signal's) it is 64 KiB below and 16 KiB above its stack pointer;
+//! - the descriptor of each thread (get_robust_list(2) tells where), with its rseq(2) area, and its stack below.
+//!   That goes down to the guard below the run of pages that it lies in, or 256 KiB without a guard;
 //! - where system calls would fail, what a thread that waits in the kernel stands on (`syscall` in
-//!   proc_pid_syscall(5)): from a guard of at most 64 KiB to the end of the run, or without a guard 16 KiB
-//!   on either side of its stack pointer.
+//!   proc_pid_syscall(5)). That goes from a guard of at most 64 KiB to the end of the run. Without a guard it
+//!   is 16 KiB on either side of its stack pointer.
 //!
 //! Where the process is refused get_robust_list(2), by a filter of its own, the stacks of other threads are
 //! not known. Where it may not read its own `syscall` files (it gave up its user and is not dumpable), what

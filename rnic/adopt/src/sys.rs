@@ -2,9 +2,9 @@
 //!
 //! Invariants of the `unsafe` here:
 //! * a [`Mapping`] owns its mapping, which is undone once;
-//! * between the moment when pages are moved away from their address and the moment when others are
-//!   there, this thread touches nothing but its own stack, the moved pages and the window: no heap, no
-//!   static, for they may be what was moved. Signals are blocked, for a handler would touch them. The
+//! * between the moment when pages are moved away from their address and the moment when others are there, this
+//!   thread touches nothing but its own stack, the moved pages and the window. It touches no heap and no static,
+//!   for they may be what was moved. Signals are blocked, for a handler would touch them. The
 //!   table's lock is held all the time, so there is no fork(2) meanwhile;
 //! * bytes are copied by raw pointers; no reference to them exists here.
 #![allow(unsafe_code)]
@@ -185,7 +185,7 @@ impl Faults {
         let _ = unsafe { ioctl(&self.fd, Updater::<IOCTL, _>::new(&mut range)) };
     }
 
-    /// Who waits tries again.
+    /// A thread that waits tries again.
     fn wake(&self, range: &Range<usize>) {
         const IOCTL: Opcode = opcode::read::<Stretch>(0xaa, 0x02);
         let mut range = stretch(range);

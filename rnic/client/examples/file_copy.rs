@@ -5,9 +5,9 @@
 //! file_copy send 198.18.0.2:7000 FILE         # on another host
 //! ```
 //!
-//! The receiver advertises a few chunks of memory. The sender Writes one after the other with
-//! Immediate Data, which says how long the chunk is, and may use a chunk again when the receiver has
-//! said, by Immediate Data too, that it is in the file. A chunk of no bytes ends the file; the
+//! The receiver advertises a few chunks of memory. The sender Writes one after the other with Immediate Data,
+//! which says how long the chunk is. It may use a chunk again when the receiver has said, by Immediate Data too,
+//! that it is in the file. A chunk of no bytes ends the file; the
 //! receiver answers it with the hash of what it wrote.
 
 use std::collections::VecDeque;

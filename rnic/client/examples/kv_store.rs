@@ -309,7 +309,7 @@ impl End {
             .post_send(WorkRequest::send(0, &[element]).unsignaled())?)
     }
 
-    /// Waits for the next completion, which must be of this kind.
+    /// Waits for the next completion, which must have this opcode.
     fn wait_for(&self, opcode: WrOpcode) -> Result<WorkCompletion, Failure> {
         let mut done = [WorkCompletion::default()];
         while self.cq.poll(&mut done)? == 0 {

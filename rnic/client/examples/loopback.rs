@@ -54,7 +54,7 @@ fn connect(context: &Context, [near, far]: &[End; 2]) -> Result<(), Failure> {
     })
 }
 
-/// The median of a message's way there and back.
+/// The median round trip of a message.
 fn ping_pong(ends: &[End; 2], rounds: usize) -> Result<Duration, Failure> {
     let mut took = Vec::with_capacity(rounds);
     for _ in 0..rounds {

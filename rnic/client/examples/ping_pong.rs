@@ -111,7 +111,7 @@ impl End {
         ))
     }
 
-    /// Waits for a completion of this kind, past others.
+    /// Waits for a completion with this opcode, past others.
     fn wait_for(&self, opcode: WrOpcode) -> Result<(), Failure> {
         let mut done = [WorkCompletion::default(); 1];
         loop {

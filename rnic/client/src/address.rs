@@ -27,9 +27,9 @@ pub fn peer_addresses(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
     }
 }
 
-/// The addresses to listen on, of which one is to be taken: as [`peer_addresses`], but without a host, as
-/// in `:PORT` and in nothing at all, it is the wildcard `[::]`, which is all addresses of both families.
-/// Port 0 lets the kernel choose.
+/// The addresses to listen on, of which one is to be taken: as [`peer_addresses`], but for text without a host,
+/// such as `:PORT` or nothing at all. That is the wildcard `[::]`: all addresses of both families. Port 0 lets
+/// the kernel choose.
 ///
 /// # Errors
 /// As for [`peer_addresses`].

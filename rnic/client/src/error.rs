@@ -19,7 +19,7 @@ pub enum Error {
     /// No daemon could be used; the socket of one is there, but this user may not use it.
     #[error("{0}")]
     NotPermitted(NotFound),
-    /// The daemon ended, or took this client's objects away without a word that reached it. Or this process
+    /// The daemon ended, or took this client's objects away without a reason that reached it. Or this process
     /// is a child after fork(2), and its parent opened the context, which goes on there. Nothing of this
     /// context works here any more: open another.
     #[error(

@@ -1,15 +1,14 @@
 //! The RNIC's client API: verbs in the sense of the RDMA consortium, over a daemon or in-process.
 //!
-//! A [`Context`] is the way to one RNIC: [`Context::open_default`] and [`Context::open`] go through a
-//! daemon's socket ([`Daemon::find`] says where it is looked for),
-//! [`Context::embedded`] through a device in this process; everything after that is the same. A daemon
-//! with several interfaces has a device for each ([`Context::devices`], [`Context::open_device`]); a
+//! A [`Context`] is the way to one RNIC. [`Context::open_default`] and [`Context::open`] go through a daemon's
+//! socket; [`Daemon::find`] says where it is looked for. [`Context::embedded`] goes through a device in this
+//! process. Everything after that is the same. A daemon with several interfaces has a device for each ([`Context::devices`], [`Context::open_device`]); a
 //! context and all that comes from it is of one of them, as with the verbs.
 //! From a context come a [`ProtectionDomain`] and in it [`MemoryRegion`]s, [`CompletionQueue`]s and
 //! [`QueuePair`]s; connections are made by [`QueuePair::connect`] and by a [`Listener`]. Posting and
-//! polling are memory operations on rings shared with the engine; only a sleeping engine is woken by
-//! a system call, and an engine that lives on this crate's calls sends what is posted while nothing
-//! else is under way in the call that posts it.
+//! polling are memory operations on rings shared with the engine. Only a sleeping engine is woken by a system
+//! call. An engine that is driven by this crate's calls sends in the call that posts, while nothing else is
+//! under way.
 //!
 //! All types may be used from several threads. Objects hold what they need (a queue pair its
 //! completion queues, a region its protection domain), so they may be dropped in any order.
@@ -37,9 +36,9 @@
 //!
 //! A region's bytes are the RNIC's, and the peer's, as long as the region is registered: a peer with
 //! the right to may write them at any moment. So there is no way to a `&[u8]` of them, and a program
-//! needs no `unsafe`, but to register memory of its own ([`ProtectionDomain::register_memory`]):
-//! [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out, and what is read while the RNIC
-//! writes is a mixture of old and new bytes, no more. Work that is under way doesn't borrow its region
+//! needs no `unsafe`, but to register memory of its own ([`ProtectionDomain::register_memory`]).
+//! [`MemoryRegion::write`] and [`MemoryRegion::read`] copy in and out. What is read while the RNIC writes is a
+//! mixture of old and new bytes, no more. Work that is under way doesn't borrow its region
 //! either. A region that is dropped waits in `drop` until the RNIC has let go of it; work that names it
 //! afterwards completes with an error, and nobody touches memory that was given back.
 //!

@@ -107,7 +107,7 @@ impl Reactor {
     }
 }
 
-/// A descriptor that is watched, and who waits for it.
+/// A descriptor that is watched, and the futures that wait for it.
 #[derive(Debug)]
 pub(crate) struct Watch {
     reactor: Arc<Reactor>,
@@ -145,7 +145,7 @@ impl Watch {
         }
     }
 
-    /// Runs again who waits here, whatever the descriptor says.
+    /// Runs the waiting futures again, whatever the descriptor says.
     pub(crate) fn wake_all(&self) {
         self.wakers.wake_all_but(None);
     }
@@ -194,7 +194,7 @@ impl LazyWatch {
     }
 }
 
-/// Who waits.
+/// The futures that wait.
 #[derive(Debug, Default)]
 struct Wakers {
     waiting: Mutex<HashMap<u64, Waker>>,

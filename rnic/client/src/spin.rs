@@ -6,8 +6,8 @@
 //! it was much, and never more than [`LONGEST`].
 //!
 //! Between two looks it lets others have the core. What is waited for comes from threads that poll
-//! too, those of the engine and of the peer: where there are fewer cores than of them, whoever polls
-//! without a break keeps away just what it waits for, until it sleeps.
+//! too, those of the engine and of the peer. Where there are fewer cores than such threads, a thread that polls
+//! without a break delays just what it waits for, until it sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -60,9 +60,9 @@ impl MemoryWindow {
     /// a region that may be written locally.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. That one of type 2B is bound already,
-    /// that the region may not be written locally, or that the queue pair which the work is posted to
-    /// is of another protection domain, is told by the work's completion, and ends the connection.
+    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. The rest ends
+    /// the connection, and the work's completion tells it. A window of type 2B may be bound already, the region
+    /// may not be writable locally, or the work's queue pair may be of another protection domain.
     pub fn bind(
         &self,
         wr_id: u64,
@@ -118,10 +118,10 @@ impl MemoryWindow {
     }
 }
 
-/// A region that is registered by work of a queue pair (fast registration) and not by a call: part of
-/// a [`MemoryRegion`], for local work and for peers, until it is invalidated; then it can be
-/// registered again, with other bytes of any region of its protection domain and other rights. It
-/// goes when it is dropped, and stops giving rights when the region goes or is invalidated.
+/// A region that is registered by work of a queue pair (fast registration) and not by a call. It is part of a
+/// [`MemoryRegion`], for local work and for peers, until it is invalidated. Then it can be registered again,
+/// with other bytes of any region of its protection domain and other rights. It goes when it is dropped, and
+/// stops giving rights when the region goes or is invalidated.
 #[derive(Debug)]
 pub struct FastRegion {
     registration: Registration,
@@ -145,9 +145,9 @@ impl FastRegion {
     /// region that may be written locally. See also [`WorkRequest::of_one_stream`].
     ///
     /// # Errors
-    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. That it is registered already, that the
-    /// region may not be written locally, or that the queue pair which the work is posted to is of
-    /// another protection domain, is told by the work's completion, and ends the connection.
+    /// [`Error::Range`], also for no byte; [`Error::WrongPd`]. The rest ends
+    /// the connection, and the work's completion tells it. The STag may be registered already, the region may not
+    /// be writable locally, or the work's queue pair may be of another protection domain.
     pub fn register(
         &self,
         wr_id: u64,

@@ -244,7 +244,7 @@ impl Usable {
                 self.run::<true, true>(checks.crc, from, place.as_mut_ptr(), place.len())
             };
             checks = checks.then(begin, Checks::new(crc, sum));
-            // SAFETY: within them, or right behind the last.
+            // SAFETY: within them, or one past the end.
             from = unsafe { from.add(end - begin) };
             to[end..end + word.len()].copy_from_slice(&word);
             checks = checks.then(end, self.check(checks.crc, &word));

@@ -48,8 +48,8 @@ pub fn check(crc: u32, bytes: &[u8]) -> Checks {
     Usable::best().check(crc, bytes)
 }
 
-/// The checks of big-endian words of 32 bits, by their values: a header that was just written is in
-/// other pieces than the vectors of [`check`] take, and they would wait until it is in the cache.
+/// The checks of big-endian words of 32 bits, by their values. The vectors of [`check`] would load a header
+/// that was just written in other pieces than it was stored in, and wait until it is in the cache.
 #[inline]
 pub fn check_words<const N: usize>(crc: u32, words: [u32; N]) -> Checks {
     Usable::best().check_words(crc, words)

@@ -2,7 +2,7 @@
 //! multiplication, and in the end all their quarters into one vector of 128 bits.
 //!
 //! What is ahead of whole vectors goes into one by itself, behind zeros: bytes of zero ahead of all
-//! others change neither a CRC whose state is none nor a sum. So nothing is left behind the last vector.
+//! others change neither a CRC whose state is none nor a sum. So nothing is left after the last vector.
 //!
 //! A vector with a word among bytes that are copied is loaded in two: what is before the word, and,
 //! from a word earlier, what is behind it.
@@ -52,9 +52,10 @@ pub(crate) unsafe fn run<const SUM: bool, const COPY: bool>(
 ///
 /// # Safety
 ///
-/// `len` bytes, [`VECTOR`] or more, are writable at `to`, each of `words` is a whole number of words of
-/// 32 bits from their end ([`Words::are_even_to`]) and `VECTOR` or more from the next one; the bytes of
-/// `len` that are not of `words` are readable at `from`, and none is of those at `to`.
+/// - `len` bytes, [`VECTOR`] or more, are writable at `to`.
+/// - Each of `words` is a whole number of words of 32 bits from their end ([`Words::are_even_to`]), and
+///   `VECTOR` or more from the next one.
+/// - The bytes of `len` that are not of `words` are readable at `from`, and none is of those at `to`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,vpclmulqdq,sse4.2,pclmulqdq")]
 pub(crate) unsafe fn run_among(
     crc: u32,

@@ -1,6 +1,6 @@
-//! The kernel of 256-bit vectors, for processors that multiply these without carry and have no vectors
-//! of 512 bits: four of them are folded over 128 bytes at a time, then into one of 128 bits, from where
-//! on it is [`pclmulqdq`]'s.
+//! The kernel of 256-bit vectors, for processors that multiply these without carry and have no vectors of 512
+//! bits. Four of them are folded over 128 bytes at a time, then into one of 128 bits. From there on
+//! [`pclmulqdq`] does the rest.
 //!
 //! Every byte is loaded once, into a register that is then stored, summed and folded.
 #![allow(unsafe_code)]

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Bytes of a word.
 const LEN: usize = 4;
 
-/// Words of 32 bits, big-endian, that a copy puts among the bytes it copies: one behind the first
-/// `first`, and then one at every `every` bytes of the copy, each with a value that is greater by
-/// `step` than the one before.
+/// Words of 32 bits, big-endian, that a copy puts among the bytes it copies. One is after the first `first`
+/// bytes, then one at every `every` bytes of the copy. Each has a value that is greater by `step` than the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
     /// Where in the copy the next one begins.

@@ -1,8 +1,8 @@
 //! A thread for each client: reads its requests, has the device carry them out, sends the replies.
 //!
-//! What a client does wrong costs it a refusal or its connection, and nobody else anything: a user
-//! has few more threads than it may have clients, and who comes beyond that is closed without a
-//! word. Accepting never waits: not for a client, not for a place.
+//! A client's fault costs it a refusal or its connection, and costs others nothing. A user has few more threads
+//! than it may have clients. A client beyond that is closed without a reply. Accepting never waits, neither for
+//! a client nor for a place.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

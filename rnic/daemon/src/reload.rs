@@ -37,7 +37,7 @@ impl Reload {
         self.lock().drain
     }
 
-    /// By a signal: what came of it is logged.
+    /// By a signal: the outcome is logged.
     pub(crate) fn signalled(&self) {
         if let Err(faults) = self.run() {
             log::error!(

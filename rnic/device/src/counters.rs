@@ -17,8 +17,8 @@ const OVERHEAD: usize = 12;
 /// Bytes of a message that its frame takes, at most.
 const FRAME: usize = 32;
 
-/// How often in a second the shard is asked for counters for clients, beyond as many at once. Who asks
-/// more often is told what was asked for last, no longer ago than a part of a second by so many.
+/// How often in a second the shard is asked for counters for clients, beyond as many at once. A client
+/// that asks more often gets the last answer, which is at most one such interval old.
 const ASKED_PER_SECOND: u32 = 50;
 
 /// The counters as the shard told them last.

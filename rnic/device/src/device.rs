@@ -224,9 +224,9 @@ impl Device {
     ///
     /// Who ends a connection first has the last word on it, an acknowledgment that nobody acknowledges.
     /// If it is lost the peer asks again, and where nobody answers any more the host's kernel does, with a
-    /// reset. So this call takes as long as a peer is likely to need for that: two retransmission
-    /// timeouts (0.4 s in most networks) from the end of the last connection that ended in order and that
-    /// this side began to end, and [`DeviceConfig::linger_max`] at most.
+    /// reset. So this call takes as long as a peer is likely to need for that: two retransmission timeouts
+    /// (0.4 s in most networks), and [`DeviceConfig::linger_max`] at most. That time begins at the end of the last
+    /// connection that ended in order and that this side began to end.
     pub fn shutdown(&self) {
         if !self.core.begin_closing() {
             return;

@@ -39,7 +39,7 @@ pub(crate) struct Told {
 #[error("the RNIC is shutting down")]
 pub(crate) struct Stopped;
 
-/// What became of a command, and when it was done.
+/// The result of a command, and when it was done.
 pub(crate) type Done = Result<(Result<Answer, CommandError>, Stamp), Stopped>;
 
 /// Runs a shard.
@@ -190,9 +190,9 @@ impl Driver {
         }
     }
 
-    /// Has the shard send what the client has just posted to this queue pair, when no thread runs it and
-    /// nobody else does at this moment; says whether it took it, else its doorbell is to be rung. What
-    /// that gives to tell is told by the next call of [`Self::drive`].
+    /// Has the shard send what the client has just posted to this queue pair, when no thread runs it and nobody
+    /// else does at this moment. Returns whether it took the work; else the doorbell is to be rung. Events that
+    /// result are told by the next call of [`Self::drive`].
     pub(crate) fn transmit_posted(&self, client: ClientId, qp: QpNum) -> bool {
         let Runner::Inline { engine, .. } = &self.runner else {
             return false;

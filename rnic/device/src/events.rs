@@ -27,8 +27,8 @@ struct Inner {
 }
 
 /// How many events may wait of a client that may hold so much, beside those of requests. Peers can end each
-/// of its connections and fail each of its completion queues once while it reads nothing; what else comes
-/// is of its own doing, and one that does more than that and reads nothing is taken for faulty.
+/// of its connections and fail each of its completion queues once while it reads nothing. All other events
+/// result from its own requests. A client that causes more and reads nothing is taken for faulty.
 pub(crate) fn events_max(held: &Quota) -> usize {
     let of = |resource| usize::try_from(held.get(resource)).unwrap_or(usize::MAX);
     OWN_EVENTS

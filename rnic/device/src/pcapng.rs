@@ -1,6 +1,6 @@
-//! A pcapng file of one interface's frames (draft-ietf-opsawg-pcapng), written as they come: its
-//! description, a block for each frame with time and direction, and at the end how many frames there
-//! were and how many were lost.
+//! A pcapng file of one interface's frames (draft-ietf-opsawg-pcapng), written as they come. It has the
+//! interface's description and a block for each frame with time and direction. At the end it says how many
+//! frames there were and how many were lost.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
 //! Whether the process has memory for one more object, before anything is done for it.
 //!
 //! Where it has not (a limit of addresses or of data, a cgroup's limit) the request is refused, and
-//! what there is goes on. The heap's reserve ([`heap`]) is for what can't be refused: so of requests
-//! that take much at most one is carried out at a time, and none once the reserve was used, until it
-//! could be taken again. A cgroup's limit gives no warning, its processes are killed; so room for all
+//! what there is goes on. The heap's reserve ([`heap`]) is for what can't be refused. So of requests that
+//! take much at most one is carried out at a time. Once the reserve was used none is, until it could be taken
+//! again. A cgroup's limit gives no warning, its processes are killed; so room for all
 //! that may still be charged has to be there.
 
 use std::sync::MutexGuard;

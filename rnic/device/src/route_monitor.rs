@@ -143,7 +143,7 @@ fn follow(core: &Core, changes: &Changes) {
         let indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
         let changed = changes.take(&indexes);
         for (local, remote) in silent {
-            // What comes of it the kernel tells as a change.
+            // The kernel tells the outcome as a change.
             let found = core.outward_way(remote, Some(local), Duration::ZERO);
             log::debug!("{remote} does not answer; the way there: {found:?}");
         }

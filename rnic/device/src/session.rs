@@ -119,9 +119,9 @@ impl ClientSession {
         })
     }
 
-    /// `hang_up` is called once, from another thread, with the reason, when the device takes the
-    /// client away by itself: because it broke the rules of its rings or did not read its events,
-    /// or because the device shuts down. At once, when that has happened already.
+    /// `hang_up` is called once, from another thread, with the reason, when the device takes the client away by
+    /// itself. That is when the client broke the rules of its rings or did not read its events, or when the
+    /// device shuts down. It is called at once when that has happened already.
     pub fn on_removal(&self, hang_up: Box<dyn FnOnce(&str) + Send>) {
         self.client.on_removal(hang_up);
     }

@@ -254,7 +254,7 @@ pub enum Request {
     OpenDevice(DeviceName),
 }
 
-/// What came of a [`Request`].
+/// The result of a [`Request`].
 pub type Reply = Result<Response, Refusal>;
 
 /// The answer to a request that was granted.
@@ -503,8 +503,8 @@ pub enum Event {
     },
     /// The last event: the RNIC takes the client away, with all that it has.
     SessionEnded(Refusal),
-    /// A request is no more: its peer went away, it was answered too late, or another took its place. One
-    /// that the client was not told of yet goes without a word.
+    /// A request is gone: its peer went away, it was answered too late, or another took its place. There is no
+    /// such event for a request that the client was not told of yet.
     RequestGone {
         /// Of which listener.
         listener: ListenerId,

@@ -12,9 +12,9 @@
 //!
 //! An allocation that does not fail costs a comparison with null, and no other thread.
 //!
-//! Invariants of the `unsafe` here: an address in a `Reserve`'s state is that of a private mapping of
-//! its size which nothing else uses, and whoever exchanges it for another state, and nobody else,
-//! unmaps it; all blocks are those of [`System`], from its allocation to its deallocation.
+//! Invariants of the `unsafe` here. An address in a `Reserve`'s state is that of a private mapping of its size
+//! which nothing else uses. The thread that exchanges it for another state unmaps it, and no other does. All
+//! blocks are those of [`System`], from its allocation to its deallocation.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -59,9 +59,8 @@ static MAPPINGS: RwLock<()> = RwLock::new(());
 #[derive(Debug)]
 pub struct Heap;
 
-// SAFETY: every block is one of `System`'s, with the same layout in all calls; that a call which gave
-// null is made once more changes nothing of what it promises, and `realloc` leaves the block as it
-// was when it gives null.
+// SAFETY: every block is one of `System`'s, with the same layout in all calls. A call that gave null is made
+// once more, which changes nothing of what it promises. `realloc` leaves the block as it was when it gives null.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

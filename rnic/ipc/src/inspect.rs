@@ -46,8 +46,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// As many of `objects`, each with its number, as fit a control message. `next` goes on behind
-    /// the last of them.
+    /// As many of `objects`, each with its number, as fit a control message. `next` continues after
+    /// them.
     pub fn of(objects: impl IntoIterator<Item = (u32, Object)>, next: Option<u32>) -> Self {
         let mut page = Self {
             objects: Vec::new(),

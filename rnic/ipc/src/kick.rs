@@ -2,9 +2,8 @@
 //!
 //! The engine never reads or writes it, and only waits for its edges (`EPOLLET`): so whatever the
 //! client does to the descriptor that both share, its flags or its count, the engine is not held.
-//! Not a socket: a message may bring descriptors along, taking it closes them, and that may block
-//! for as long as their maker likes (a TCP socket that lingers, a file of a file system in user
-//! space).
+//! It is not a socket, because a message may bring descriptors along. Taking the message closes them, and that
+//! may block for as long as their maker likes (a TCP socket that lingers, a file of a FUSE file system).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -4,9 +4,9 @@
 //! Invariants of this module, which its `unsafe` stands on:
 //! * a [`SharedMemory`] owns its mapping: `base..base+len` stays mapped, readable and writable until
 //!   it is dropped, and the mapping is undone exactly once;
-//! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no
-//!   access inside the mapping runs past the end of the file; and what the shard reaches has no holes
-//!   (`shm/files.rs`: `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
+//! * the file below it can't shrink (`F_SEAL_SHRINK` was there before the size was read), so no access inside
+//!   the mapping runs past the end of the file. What the shard reaches has no holes (`shm/files.rs`:
+//!   `F_SEAL_FUTURE_WRITE` forbids to punch any). What the host itself can't read back
 //!   faults, and the fault is contained ([`contain_faults`]);
 //! * memory of no file has no other process that could take it away ([`SharedMemory::is_private`]), and
 //!   memory that is borrowed stays mapped by its owner's word ([`SharedMemory::borrowed`]);
@@ -266,9 +266,9 @@ impl SharedMemory {
     ///
     /// # Safety
     ///
-    /// Until this is dropped the `len` bytes from `base` on stay mapped for reading and, for whoever
-    /// calls what writes, for writing; and the program makes no access that would be a data race with
-    /// copies by this value, nor holds a reference that one would break.
+    /// Until this is dropped the `len` bytes from `base` on stay mapped for reading and, if a method that writes
+    /// is called, for writing. The program makes no access that would be a data race with copies by this value,
+    /// and holds no reference that a copy would break.
     pub unsafe fn borrowed(base: NonNull<u8>, len: usize) -> Result<Self, ShmError> {
         check_len(len as u64)?;
         if base.addr().checked_add(len).is_none() {

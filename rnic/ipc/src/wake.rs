@@ -32,7 +32,7 @@ pub struct WakeSender {
     socket: OwnedFd,
 }
 
-/// What became of a wake-up.
+/// The result of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// Sent, or so many wait already that the receiver is awake or about to be.

@@ -5,8 +5,8 @@
 //! larger than a frame and waits no longer than [`FRAGMENT_LIFETIME`]. Fragments that overlap spoil
 //! their packet (RFC 5722). What is lost here TCP sends again.
 //!
-//! What a fragment costs does not depend on how many packets wait: they are found by a keyed hash, so
-//! that nobody can make many of one place, and stand in the order in which they began.
+//! What a fragment costs does not depend on how many packets wait. They are found by a keyed hash, so that
+//! nobody can make many of one place. They stand in the order in which they began.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -34,7 +34,7 @@ const DATA_MAX: usize = 65_535;
 /// What a [`Reassembly`] counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReassemblyCounters {
-    /// Fragments received, whatever became of them.
+    /// Fragments received: used, dropped or still waiting.
     pub fragments: u64,
     /// Packets put together.
     pub reassembled: u64,
@@ -106,7 +106,7 @@ struct Header {
     ecn: Ecn,
 }
 
-/// What became of a packet with one more fragment.
+/// The state of a packet after one more fragment.
 enum Outcome {
     Waiting,
     Complete,
@@ -137,9 +137,9 @@ impl Reassembly {
         &self.counters
     }
 
-    /// Takes the fragment that is the first `len` bytes of `buffer`. When it was the one that its
-    /// packet waited for, the whole packet is in `buffer` then, as a frame of so many bytes, ready
-    /// for [`crate::parse`], with an IP header that stands for those of its fragments.
+    /// Takes the fragment that is the first `len` bytes of `buffer`. If its packet is complete now, the whole
+    /// packet is in `buffer`, as a frame that is ready for [`crate::parse`]. Its IP header stands for those of
+    /// the fragments.
     ///
     /// # Errors
     /// The frame is not one that [`crate::parse`] calls a fragment.

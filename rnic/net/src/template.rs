@@ -173,9 +173,9 @@ impl HeaderTemplate {
         Some(())
     }
 
-    /// Writes the headers of one of the segments that were last [set](Self::set) to the beginning of
-    /// `out`, for its sequence number and the sum of its payload, which is not looked at; returns how many
-    /// bytes they are. None when `out` is too short: then nothing was written that may be sent.
+    /// Writes the headers of one of the segments that were last [set](Self::set) to the beginning of `out`.
+    /// Sequence number and payload sum are those given; the payload itself is not read. Returns the length of
+    /// the headers, or `None` when `out` is too short: then what it holds may not be sent.
     #[inline]
     pub fn write(&self, seq: SeqNum, sum: PartialSum, out: &mut [u8]) -> Option<usize> {
         let out = out.get_mut(..self.len)?;

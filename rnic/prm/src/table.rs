@@ -116,7 +116,7 @@ impl<T> Table<T> {
 
     /// All places behind number `after`, empty ones too.
     pub(crate) fn after(&self, after: u32) -> impl Iterator<Item = (u32, Option<&Slot<T>>)> {
-        // The places first: behind the last one no number is counted up.
+        // The places first: without a place no number is used up.
         let places = self.slots.get(after as usize..).unwrap_or(&[]).iter();
         let numbered = places.zip(after.saturating_add(1)..);
         numbered.map(|(place, number)| (number, place.as_ref()))

@@ -24,8 +24,8 @@ pub struct UserLimits {
     /// Connections that they may begin in a second, and so many at once after a second without
     /// any.
     pub connects_per_second: u32,
-    /// Requests that they may make in a second, and so many at once after a second without any.
-    /// Who makes more waits.
+    /// Requests that they may make in a second, and so many at once after a second without any. A client
+    /// above that rate waits.
     pub requests_per_second: u32,
 }
 

@@ -164,8 +164,9 @@ pub(crate) fn port_attributes(info: &DeviceInfo, port: u8) -> Outcome<ibv_port_a
     Ok(attr)
 }
 
-/// `enum ibv_port_width` (1: one lane, 2: four, 4: eight) and the lanes' speed as `ibv_port_attr` has it
-/// (1: 2.5 Gb/s, 2: 5, 4: 10, 32: 25, 64: 50): the least that carries a link of so many Mbit/s. A link whose
+/// The least `enum ibv_port_width` and speed of its lanes that carry a link of so many Mbit/s. Width 1 is one
+/// lane, 2 are four, 4 are eight. Speed, as `ibv_port_attr` has it, is 1 for 2.5 Gb/s, 2 for 5, 4 for 10, 32 for
+/// 25, 64 for 50. A link whose
 /// speed nobody knows is told as 10 Gb/s, since there is no number for that.
 fn width_and_speed(mbits: u32) -> (u8, u8) {
     match mbits {

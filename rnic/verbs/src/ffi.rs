@@ -1,9 +1,9 @@
 //! The border to C: pointers that programs pass, objects that they hold, what a failure becomes, and
 //! how functions are exported.
 //!
-//! What the manual pages of the verbs demand of a program is what the `unsafe` here relies on, and it is
-//! said once: a pointer that is passed is null or points to what its type says, for as long as the call
-//! lasts; an object that was destroyed is not used again. A program that does otherwise harms itself, as
+//! The `unsafe` here relies on what the manual pages of the verbs demand of a program. A pointer that is passed
+//! is null or points to what its type says, for as long as the call lasts. An object that was destroyed is not
+//! used again. A program that does otherwise harms itself, as
 //! with any libibverbs. No panic leaves an exported function.
 
 use std::ffi::{CStr, c_char, c_int};

@@ -1,10 +1,12 @@
 //! `libibverbs.so.1` and `librdmacm.so.1` in one library, over the client API (`rnic`): programs that were
 //! built for the verbs run on the RNIC as they are.
 //!
-//! The layers, from the outside: `exports` has every symbol with its version; `abi` the structs of
-//! the headers; `ffi` the border itself (pointers, objects that programs hold, failures, panics) and
-//! most `unsafe` (the rest is in `exports`, `process` and `pd`); everything else is safe code that turns
-//! verbs into calls of `rnic` and back.
+//! The layers, from the outside:
+//!
+//! - `exports` has every symbol with its version, `abi` the structs of the headers.
+//! - `ffi` is the border itself (pointers, objects that programs hold, failures, panics). It has most of the
+//!   `unsafe`; the rest is in `exports`, `process` and `pd`.
+//! - Everything else is safe code that turns verbs into calls of `rnic` and back.
 //!
 //! - Nothing here makes progress: the daemon does, or the embedded device's thread.
 //! - A program's process has one session for each device (`session::Session`), begun at first use. Its

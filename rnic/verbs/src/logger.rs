@@ -1,5 +1,5 @@
 //! What goes wrong is told on standard error: programs show an error's number at most. The environment's
-//! `RNIC_LOG` says how much: `off`, `error`, `warn` (without a word), `info`, `debug`.
+//! `RNIC_LOG` says how much: `off`, `error`, `warn` (the default), `info`, `debug`.
 
 use std::io::Write;
 use std::sync::Once;

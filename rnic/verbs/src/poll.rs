@@ -104,8 +104,8 @@ fn translate(completion: &WorkCompletion) -> ibv_wc {
     wc
 }
 
-/// The verbs' immediate data, 32 bits, in the 64 bits that RFC 7306 section 6 has: first the program's, as
-/// they lie in memory, then how many bytes the RDMA Write before has written, or all ones when there was
+/// The verbs' immediate data, 32 bits, in the 64 bits that RFC 7306 section 6 has. First are the program's, as
+/// they lie in memory. Then comes how many bytes the RDMA Write before has written, or all ones when there was
 /// none (a Send with immediate data and without payload).
 pub(crate) struct Immediate {
     /// In network order, as the verbs have it.

@@ -34,7 +34,7 @@ impl<T> EventQueue<T> {
         self.process != rnic::forks()
     }
 
-    /// The descriptor, for who waits for an event.
+    /// The descriptor that a thread waits on for an event.
     pub(crate) fn fd_to_wait_on(&self) -> Outcome<RawFd> {
         match self.is_parents() {
             true => Err(Fail::of(

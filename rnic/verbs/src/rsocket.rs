@@ -5,7 +5,7 @@
 //! connection; a [`Socket`] what a program has. Its descriptor is an epoll instance: it becomes readable
 //! when something may have changed. Progress is made in the program's own calls only.
 //!
-//! No call waits in here: [`Socket::attempt`] does what can be done, and who waits is `exports::rsockets`,
+//! No call waits in here. [`Socket::attempt`] does what can be done; waiting is done in `exports::rsockets`,
 //! where a thread may be cancelled.
 
 mod accept;

@@ -39,7 +39,7 @@ pub(crate) struct Session {
     contexts: Mutex<Vec<Weak<Context>>>,
     /// What connection manager ids have in common. The session uses it as long as it lives, so that no
     /// program that closes what it did not open takes it from the others. The context holds its session in
-    /// turn, so that neither is ever freed, also when the device is gone: programs have pointers to both
+    /// turn, so that neither is ever freed, also when the device is gone. Programs have pointers to both
     /// (`id->verbs`, `id->pd`, `rdma_get_devices`) without a share, and may follow them as long as they live.
     /// There is one for each time that a program comes back to a device that was gone.
     shared: OnceLock<(Arc<Context>, Arc<Pd>)>,

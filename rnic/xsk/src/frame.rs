@@ -14,9 +14,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// [`Umem::bytes_mut`](crate::Umem::bytes_mut). A frame that is dropped rather than given back to
 /// a [`FramePool`](crate::FramePool) is lost until its UMEM goes.
 ///
-/// It is two words, which move in registers: a frame goes through half a dozen hands on its way, and
-/// one of five narrow fields, moved as a whole right behind a change of one of them, waits each time
-/// until all that was stored before (a payload, as a rule) has left the processor.
+/// It is two words, which move in registers, because a frame passes through half a dozen functions. With five
+/// narrow fields, each move right after a change of one field would stall until all earlier stores (a payload,
+/// as a rule) have left the processor.
 #[derive(PartialEq, Eq)]
 #[must_use = "a frame that is dropped is lost: give it to a ring or back to a pool"]
 pub struct Frame {
@@ -131,7 +131,7 @@ impl Frame {
         self.extent >> LIMIT_SHIFT <= chunk as u64
     }
 
-    /// Says where the data is: `start + len` is no more than the limit.
+    /// Says where the data is: `start + len` does not exceed the limit.
     #[inline]
     pub(crate) fn set_data(&mut self, start: u16, len: u16) {
         debug_assert!(

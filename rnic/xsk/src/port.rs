@@ -49,7 +49,7 @@ pub trait Port {
     ///
     /// # Errors
     ///
-    /// Only when the link is of no use at present (interface down or gone), not when it is busy.
+    /// Only when nothing can be sent over the link at present (interface down or gone), not when it is busy.
     fn flush(&mut self) -> Result<(), XskError>;
 
     /// How many frames wait for the next [`flush`](Self::flush) although `transmit` took them; one of

@@ -18,7 +18,7 @@ pub(crate) struct SendQueue {
     depth: usize,
 }
 
-/// What became of a frame that was to be sent.
+/// What happened to a frame that was to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Sent,

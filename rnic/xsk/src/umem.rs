@@ -192,9 +192,9 @@ impl Umem {
     #[inline]
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         let data = self.data(frame);
-        // SAFETY: `data` points to at least `limit - start >= len` bytes of the frame's chunks
-        // (`data`), which live as long as `self`; `frame` is borrowed as long as the slice, so
-        // nobody has the chunks mutably and the kernel does not have them.
+        // SAFETY: `data` points to at least `limit - start >= len` bytes of the frame's chunks (`data`), which
+        // live as long as `self`. `frame` is borrowed as long as the slice, so nobody has the chunks mutably,
+        // and the kernel does not have them.
         unsafe { std::slice::from_raw_parts(data, frame.len()) }
     }
 
@@ -216,9 +216,8 @@ impl Umem {
     fn data(&self, frame: &Frame) -> *mut u8 {
         assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
         let offset = frame.index() * self.inner.chunk.bytes() + usize::from(frame.start());
-        // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, which is no more
-        // than its chunks have, so the offset is inside the memory that `base` points to, or at
-        // its end for an empty rest.
+        // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, and its chunks have `limit`
+        // bytes. So the offset is inside the memory that `base` points to, or at its end for an empty rest.
         unsafe { self.inner.base.add(offset) }
     }
 

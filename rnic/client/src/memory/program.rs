@@ -20,9 +20,9 @@ impl ProtectionDomain {
     /// at any alignment. Addresses in work requests and of the peer's are the program's own
     /// ([`MemoryRegion::addr`] is `ptr`).
     ///
-    /// Over a daemon, pages of the heap and of private mappings are put into a memfd in place, whole
-    /// pages, and are private again when the last region of theirs is dropped ([`rnic_adopt`] says what
-    /// a program sees of that). A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
+    /// Over a daemon, pages of the heap and of private mappings are put into a memfd in place, whole pages. They
+    /// are private again when the last region of theirs is dropped; [`rnic_adopt`] says what a program sees of
+    /// that. A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
     /// this process has a descriptor, is used as it is, as by [`Self::register_fd`]. What is neither
     /// (`.data`, threads' stacks, other shared memory) the RNIC reaches by `/proc/self/mem`: more
     /// slowly, without Atomic Operations, and only few regions (`remote_regions`).
@@ -35,9 +35,9 @@ impl ProtectionDomain {
     ///
     /// # Safety
     /// Until the region is dropped the bytes stay mapped; for reading, and with any right to write for
-    /// writing. The RNIC and peers read and write them at any time, as the rights say: the program
-    /// holds no reference that this would break (`&[u8]` to bytes that a peer may write, `&mut [u8]` to
-    /// any), and takes what it reads meanwhile for a mixture of old and new bytes.
+    /// writing. The RNIC and peers read and write them at any time, as the rights say. The program holds no
+    /// reference that this would break (`&[u8]` to bytes that a peer may write, `&mut [u8]` to any). What it reads
+    /// meanwhile is a mixture of old and new bytes.
     pub unsafe fn register_memory(
         &self,
         ptr: NonNull<u8>,

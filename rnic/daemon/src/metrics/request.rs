@@ -3,7 +3,7 @@
 /// Bytes of a request's line and headers.
 const REQUEST_MAX: usize = 4096;
 
-/// What came of a request so far.
+/// How far a request has been read.
 #[derive(Debug, Default)]
 pub(super) struct Request(Vec<u8>);
 

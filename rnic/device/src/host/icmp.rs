@@ -1,8 +1,8 @@
 //! ICMP errors about our segments (RFC 9293 section 3.9.2.2): from the kernel's copies to the shard.
 //!
 //! Anybody can send them at any rate. Those that name no claimed port never come here (the filter in
-//! `rnic-steering`); of the rest so many are read in so much time and no more, and the kernel drops
-//! what a socket's queue has no room for. What there is to believe of one is TCP's to judge.
+//! `rnic-steering`). The rest are read at a bounded rate, and the kernel drops what a socket's queue has no room
+//! for. Whether one is believed, TCP decides.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -84,7 +84,7 @@ impl AsFd for IcmpSocket {
     }
 }
 
-/// What became of ICMP messages.
+/// How many ICMP messages were read, used and dropped.
 #[derive(Debug, Default)]
 pub(crate) struct IcmpCounts {
     /// Read.

@@ -18,9 +18,9 @@ pub struct Reservation {
 impl Reservation {
     /// Binds a TCP socket that never listens; port 0 takes one of the kernel's choice. No
     /// SO_REUSEADDR: the port is ours alone. `scope` is the interface's index, which a link-local
-    /// address means nothing without. The caller has seen that the interface has the address: an IPv6
-    /// address is taken also before duplicate address detection is done (IPV6_FREEBIND), since the
-    /// listener must be there when the kernel begins to use it.
+    /// address means nothing without. The caller has seen that the interface has the address. An IPv6
+    /// address is taken also before duplicate address detection is done (IPV6_FREEBIND): the listener must be
+    /// there when the kernel begins to use it.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ pub struct MpaOptions {
     pub revision: u8,
     /// Ask for CRC32C on FPDUs. It is off only when neither side asks.
     pub crc: bool,
-    /// Markers in what the peer sends. What the peer asks for is granted without a word.
+    /// Markers in what the peer sends. What the peer asks for is always granted.
     pub markers: MarkerUse,
     /// Ask for the extension by which each TCP segment begins with an FPDU, so that it can be placed
     /// out of order without Markers. It is on when both sides ask, and CRCs are.
@@ -85,7 +85,7 @@ impl RtrModes {
         send: true,
     };
     /// None: as what an initiator asks for the client-server model, in which its application sends
-    /// first. A responder that takes none names the Write to who asks.
+    /// first. A responder that takes none names the Write to an initiator that asks.
     pub const NONE: Self = Self {
         write: false,
         read: false,

@@ -11,9 +11,9 @@
 //! kernel directly. A filter on system calls must allow it `mmap` and `rt_sigreturn`, and for
 //! the end of the process `write`, `rt_sigaction`, `getpid`, `gettid` and `tgkill`.
 //!
-//! Invariants of the `unsafe` here: an entry of [`TABLE`] is made after its mapping and ends before it
-//! ([`Watch`]), so what a handler finds in the table is mapped by this module's parent and by nobody
-//! else; and entries are changed under a lock and read by their turn, so that no handler takes the
+//! Invariants of the `unsafe` here. An entry of [`TABLE`] is made after its mapping and ends before it
+//! ([`Watch`]). So what a handler finds in the table is mapped by this module's parent and by nobody else.
+//! Entries are changed under a lock, with a sequence number that readers check, so that no handler takes the
 //! start of one mapping for that of another.
 
 use std::ffi::{c_int, c_void};

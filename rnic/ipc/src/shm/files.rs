@@ -129,7 +129,7 @@ fn check_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), ShmError
     })
 }
 
-/// Where data or a hole is next; none when there is no more.
+/// Where data or a hole is next; none at the end.
 fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> Result<Option<u64>, ShmError> {
     match rustix::fs::seek(fd, to) {
         Ok(found) => Ok(Some(found)),

@@ -60,7 +60,7 @@ fn record() -> String {
     format!("RecordHeader: {:02x?}", header.to_bytes())
 }
 
-/// A line for each variant. That none is missing is seen by a number behind the last, which must not
+/// A line for each variant. That none is missing is seen by the number after the greatest, which must not
 /// decode: of a variant that is there everything can be 0.
 fn every<M: Serialize + DeserializeOwned + Debug>(of: &str, samples: &[M]) -> Vec<String> {
     let beyond = [&[samples.len() as u8][..], &[0; 256]].concat();

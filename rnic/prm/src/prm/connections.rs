@@ -161,12 +161,12 @@ impl Prm {
         Ok(RejectGrant { request })
     }
 
-    /// The shard took the reject: the request is no more.
+    /// The shard took the reject: the request is gone.
     pub fn rejected(&mut self, grant: RejectGrant) {
         self.request_gone(grant.request);
     }
 
-    /// The shard took the accept: the request is no more.
+    /// The shard took the accept: the request is gone.
     pub fn accepted(&mut self, grant: AcceptGrant) {
         self.request_gone(grant.request);
     }

@@ -78,9 +78,10 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `UnknownObject` for the PD, a CQ or the shared receive queue; `WrongPd` for the latter;
-    /// `Malformed` for a depth or a number of elements of 0;
-    /// `Limit`, also for inline data, and when no ring holds so much.
+    /// - `UnknownObject` for the PD, a CQ or the shared receive queue.
+    /// - `WrongPd` for the shared receive queue.
+    /// - `Malformed` for a depth or a number of elements of 0.
+    /// - `Limit`, also for inline data, and when no ring holds so much.
     pub fn create_qp(
         &mut self,
         client: ClientId,

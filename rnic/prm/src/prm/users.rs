@@ -124,8 +124,8 @@ impl Prm {
         Err(refusal::limit(message))
     }
 
-    /// One of the user's clients is no more; a user without any is forgotten as soon as its last
-    /// connections don't count any more.
+    /// One of the user's clients is gone. A user without clients is forgotten as soon as its last connections
+    /// no longer count.
     pub(super) fn client_of_user_gone(&mut self, uid: u32) {
         if let Some(user) = self.users.get_mut(&uid) {
             user.clients = user.clients.saturating_sub(1);

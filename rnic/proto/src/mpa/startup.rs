@@ -2,9 +2,9 @@
 //! section 7.1, enhanced by RFC 6581).
 //!
 //! [`Initiator`] sends the Request and waits for the Reply, [`Responder`] waits for the Request and
-//! answers. Both take the connection's bytes in order and stop at the frame's end: the Responder
-//! sends no FPDU before it has one (RFC 5044 section 7.1.2 rule 4) and the Initiator none before
-//! the Reply, so bytes behind either frame are an error.
+//! answers. Both take the connection's bytes in order and stop at the frame's end. The Responder sends no FPDU
+//! before it has one (RFC 5044 section 7.1.2 rule 4), and the Initiator none before the Reply. So bytes after
+//! either frame are an error.
 
 mod depth;
 mod error;

@@ -1,6 +1,6 @@
-//! `docs/conformance` holds against the requirements, against the tests of the workspace and against
-//! itself: no requirement is left out, none is called met without a test that exists and runs, and
-//! what is open is in a list that has to be changed by hand.
+//! `docs/conformance` holds against the requirements, against the tests of the workspace and against itself. No
+//! requirement is left out. None is called met without a test that exists and runs. What is open is in a list
+//! that has to be changed by hand.
 //!
 //! `mutable` holds the mutants that show the tables to be true (docs/conformance.md) against both.
 //!

@@ -3,8 +3,8 @@
 //! `scripts/conformance-mutants` makes them and runs the tests.
 //!
 //! A change replaces `find` by `replace` in one file. `find` is there once, or, with `after`, it is the
-//! first one behind that text, which is there once: so a mutant stays where its rule is while code
-//! around it moves, and when the rule itself moves it fails to apply and is mended by hand.
+//! first one behind that text, which is there once. So a mutant stays where its rule is while code around it
+//! moves. When the rule itself moves, the mutant fails to apply and is mended by hand.
 
 use std::path::{Path, PathBuf};
 
@@ -119,8 +119,8 @@ pub fn load(root: &Path) -> Result<Mutants, String> {
     Ok(all)
 }
 
-/// A number that comes from a seed and an id, and from nothing else: rows are drawn in the order of
-/// theirs, so that a row that comes or goes leaves the others' order as it is.
+/// A number that comes from a seed and an id, and from nothing else. Rows are drawn in the order of theirs, so
+/// that a row that comes or goes leaves the order of the others.
 pub fn lot(seed: u64, id: &str) -> u64 {
     // FNV-1a, then the finish of SplitMix64.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

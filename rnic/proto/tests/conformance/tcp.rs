@@ -1,9 +1,11 @@
 //! The table of RFC 9293 in `docs/tcp.md`: `| numbers | requirement | met | how | shown by |`. It has
 //! every number of the RFC's appendix B once, and what shows a row exists and runs.
 //!
-//! What is cited is a test as nextest names it; or, below `userspace-tcp/tests`, a script
-//! (`scripts/area/name`, or the beginning of several names and `*`), an area of them (`scripts/area`),
-//! or a module of rule tests, or one of them (`rules/module`, `rules/module::name`).
+//! What is cited is a test as nextest names it, or one of these below `userspace-tcp/tests`:
+//!
+//! - a script (`scripts/area/name`, or the beginning of several names and `*`), or an area of them
+//!   (`scripts/area`);
+//! - a module of rule tests, or one of them (`rules/module`, `rules/module::name`).
 
 use std::collections::BTreeSet;
 use std::path::Path;

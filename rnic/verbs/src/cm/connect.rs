@@ -1,4 +1,4 @@
-//! Connecting, accepting, rejecting, disconnecting, and what comes of it.
+//! Connecting, accepting, rejecting, disconnecting, and their events.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;

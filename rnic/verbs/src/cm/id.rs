@@ -210,7 +210,7 @@ impl CmId {
         self.tell(RDMA_CM_EVENT_DEVICE_REMOVAL, Details::default());
     }
 
-    /// Waits for what the last call began, when nobody else does: for an event of this kind. The event
+    /// Waits for the event that ends what the last call began, on an identifier without a channel. The event
     /// stays with the identifier until the next one.
     pub(crate) fn complete(&self, expected: c_int) -> Outcome<()> {
         if !self.waits() {

@@ -1,4 +1,4 @@
-//! Connecting, and what comes of it.
+//! Connecting, and the outcome.
 
 use std::net::SocketAddr;
 
@@ -95,7 +95,7 @@ impl State {
         true
     }
 
-    /// Whether a connection has come about, for who waits for it.
+    /// Whether a connection has come about.
     pub(crate) fn connected(&mut self) -> Outcome<Option<isize>> {
         Ok(self.stream()?.map(|_| 0))
     }

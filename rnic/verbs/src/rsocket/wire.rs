@@ -1,5 +1,5 @@
-//! What the two ends of an rsocket say to each other, as librdmacm's rsockets do over iWARP: the private
-//! data of the connection, the tables that the peer fills by RDMA Write, and messages of 32 bits, each a
+//! What the two ends of an rsocket say to each other, as librdmacm's rsockets do over iWARP. There are the
+//! private data of the connection, tables that the peer fills by RDMA Write, and messages of 32 bits, each a
 //! Send. Tables and messages are in the order of the host; two hosts of different order can't talk.
 
 /// The version of the private data.

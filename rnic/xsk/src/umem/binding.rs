@@ -1,8 +1,8 @@
 //! What libxdp's bookkeeping of a UMEM's sockets requires of us.
 //!
-//! The first socket of a UMEM is the very one that the memory was registered with: it lives in the
-//! network namespace where the UMEM was made, keeps the ring sizes of the first attempt to bind
-//! it, and stays bound until the UMEM goes. libxdp checks none of this.
+//! The first socket of a UMEM is the one that the memory was registered with. It lives in the network namespace
+//! where the UMEM was made, keeps the ring sizes of the first attempt to bind it, and stays bound until the UMEM
+//! goes. libxdp checks none of this.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

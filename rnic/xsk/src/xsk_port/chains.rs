@@ -18,7 +18,7 @@ pub(super) struct Gathering {
     open: bool,
 }
 
-/// What came of a chunk.
+/// The state after one more chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
     /// There is more to come of its packet.

@@ -72,9 +72,8 @@ impl WorkQueueConsumer {
         WrOpcode::from_u8(opcode(self.ring.load_word(self.own, COUNT_WORD)))
     }
 
-    /// Takes the oldest work request, if there is one, and gives its slots back to the client at
-    /// once: `into` is a checked copy, and how many requests may be outstanding is the engine's own
-    /// account. The opcode and flags are as the client wrote them. No more is copied than the
+    /// Takes the oldest work request, if there is one, and gives its slots back to the client at once. `into` is
+    /// a checked copy. How many requests may be outstanding, the engine counts itself. The opcode and flags are as the client wrote them. No more is copied than the
     /// elements that the request has, and no more than `into` has room for.
     pub fn pop(&mut self, into: &mut WorkRequest) -> Result<bool, RingFault> {
         if self.filled == 0 {

@@ -5,10 +5,10 @@ use rnic_crc::Checks;
 
 use super::{CRC_LEN, HEADER_LEN, Written, fpdu_length};
 
-/// Writes the FPDU to the front of `out`: the ULPDU is the header, which makes so many words together with
-/// the ULPDU_Length field before it, for which the first one's high half is left, and behind it `payload`
-/// bytes. `copy` puts those in their place, which it is given with the CRC of what is before, and says
-/// what it finds of them. Without `crc` the CRC field will be zero.
+/// Writes the FPDU to the front of `out`. The ULPDU is the header and `payload` bytes after it. The header is
+/// given in whole words that begin with the ULPDU_Length field, for which the first word's high half is left.
+/// `copy` puts the payload in its place. It is given that place and the CRC of what precedes it, and returns the
+/// checks of the payload. Without `crc` the CRC field will be zero.
 ///
 /// # Errors
 /// Those of `copy`; then nothing of `out` means anything.

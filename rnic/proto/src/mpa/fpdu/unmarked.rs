@@ -10,7 +10,7 @@ use crate::Bytes;
 /// A ULPDU, or a part of one, that lies as its FPDU came: its bytes, Markers among them left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Unmarked<O> {
-    /// From the first byte to where the one behind the last would be: a Marker may be between these.
+    /// From the first byte to one past the end: a Marker may be in between.
     bytes: O,
     places: Places,
     /// Bytes without Markers.

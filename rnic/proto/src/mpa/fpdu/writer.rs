@@ -1,6 +1,5 @@
-//! One FPDU that is written from its front to its end, with its CRC and its Internet checksum (which
-//! the LLP may want, RFC 1071): long payload is checked while it is copied, in one pass, and all the
-//! rest where it lies.
+//! One FPDU that is written from its front to its end, with its CRC and its Internet checksum, which the LLP may
+//! want (RFC 1071). Long payload is checked while it is copied, in one pass. All the rest is checked in place.
 
 use rnic_crc::{Checks, Words};
 
@@ -109,9 +108,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Has `len` bytes of the ULPDU from its byte `from` on written by `copy`, which is given the CRC
-    /// so far, their place, and the Markers that are to be among them, and says what it finds of all that
-    /// is there then.
+    /// Has `copy` write `len` bytes of the ULPDU from its byte `from` on. `copy` is given the CRC so far, the place
+    /// of the bytes, and the Markers that are to be among them. It returns the checks of all that is there then.
     #[inline]
     pub fn copy<E>(
         &mut self,

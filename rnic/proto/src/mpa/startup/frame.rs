@@ -6,8 +6,8 @@
 //! | A | B | IRD 14 bits | C | D | ORD 14 bits |
 //! ```
 //!
-//! The last two of the reserved bits are an extension's (docs/extensions.md), one to ask and the other
-//! to grant: zero unless it is asked for, and not looked at by anybody who does not know it.
+//! The last two of the reserved bits are an extension's (docs/extensions.md), one to ask and the other to grant.
+//! They are zero unless it is asked for, and a peer that does not know it ignores them.
 
 mod collector;
 #[cfg(test)]

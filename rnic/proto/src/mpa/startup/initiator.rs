@@ -37,7 +37,7 @@ pub struct Initiator {
     markers_out: Markers,
 }
 
-/// What came of the bytes so far.
+/// The state after the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitiatorProgress<'a> {
     /// The Reply isn't whole; all bytes were taken.

@@ -33,7 +33,7 @@ pub struct Responder {
     collected: Option<Collected>,
 }
 
-/// What came of the bytes so far.
+/// The state after the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderProgress<'a> {
     /// The Request isn't whole; all bytes were taken.
