@@ -223,7 +223,9 @@ impl Memory {
         }
         let mut out = self.settled[range.clone()].to_vec();
         for touch in self.touches.iter().filter(|t| overlap(&t.range(), range)) {
-            if touch.by != by || touch.contested || touch.any || touch.or.is_some() {
+            // A Response comes the other way, and nobody knows when.
+            let ahead = touch.by == by && touch.order != Order::Responses;
+            if !ahead || touch.contested || touch.any || touch.or.is_some() {
                 return None;
             }
             let common = touch.at.max(range.start)..touch.range().end.min(range.end);
