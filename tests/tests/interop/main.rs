@@ -1,5 +1,7 @@
 //! Against Linux's siw, in a virtual machine that each test boots for its table of cases.
 
 mod failures;
+mod programs;
 mod rping;
 mod rsocket;
+mod stand;
