@@ -1,10 +1,10 @@
-//! The benchmark: raw AF_XDP, the RNIC and the kernel's TCP over the same cables, in turns.
+//! The benchmark: raw AF_XDP, the RNIC and the kernel's TCP over the same cables, interleaved.
 //!
 //! A [`Case`] is a value: what runs where. A run of one gives [`Figures`]. `scripts/bench` runs
 //! all of them, round after round, so that a neighbour who takes the machine's time hits all alike;
 //! what is compared is compared within a round ([`stats`]), and ping-pongs within milliseconds
 //! ([`turns`]). From the figures of all rounds come
-//! tables, plots, JSON, and what became of the [`goals`].
+//! tables, plots, JSON, and whether the [`goals`] are met.
 //!
 //! A case that fails is part of the result and not the end of the benchmark, so nothing here
 //! panics for what a program did.
@@ -41,11 +41,11 @@ pub use results::Results;
 
 /// 10^9 bits of payload a second.
 pub const GBIT: &str = "gbit_per_second";
-/// The same of one queue pair alone, in turns with all of those whose [`GBIT`] it stands beside.
+/// The same of one queue pair alone, interleaved with all of those whose [`GBIT`] it stands beside.
 pub const GBIT_ALONE: &str = "gbit_per_second_alone";
 /// Messages, or raw frames, a second.
 pub const MESSAGES: &str = "messages_per_second";
-/// Microseconds there and back: the median.
+/// Microseconds of a round trip: the median.
 pub const P50: &str = "p50_us";
 /// The 90th percentile of the same.
 pub const P90: &str = "p90_us";

@@ -1,5 +1,5 @@
 //! Many cases in one test, where what they need is too dear to be made for each: all are run, a
-//! table says what came of each, and the test fails when one did.
+//! table gives the result of each, and the test fails when one did.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};

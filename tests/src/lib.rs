@@ -2,7 +2,7 @@
 //!
 //! A [`lab::Lab`] is a set of network namespaces joined by veth pairs, in which daemons and tools
 //! run as on hosts of their own. Everything here is for tests: what does not work panics with a
-//! message that says what was run and what came of it, and every wait has an end. Only addresses
+//! message that says what was run and how it ended, and every wait has an end. Only addresses
 //! of 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849) are used, and only processes that the
 //! lab started are killed.
 

@@ -113,8 +113,8 @@ impl Programs {
         Both { client, server }
     }
 
-    /// The same for perftest, whose server listens a second time for what it measures, without a word to
-    /// its client. A client that comes there too early is rejected, by any RDMA adapter, and both begin anew.
+    /// The same for perftest, whose server listens a second time for what it measures, and does not tell
+    /// its client when. A client that comes there too early is rejected, by any RDMA adapter, and both begin anew.
     #[track_caller]
     pub fn run_perftest(&self, line: &str) -> Both {
         for _ in 0..PERFTEST_ATTEMPTS {
@@ -147,7 +147,7 @@ impl Programs {
     }
 }
 
-/// What became of a server and its client.
+/// A server and its client, ended.
 #[derive(Debug)]
 pub struct Both {
     /// The client.

@@ -1,5 +1,5 @@
 //! Our TCP and the kernel's, either way, over bad links: every byte arrives as it was sent, and
-//! ours does not fall far behind. How fast it is in earnest, `scripts/tcp-table` tells.
+//! ours does not fall far behind. How fast it is in release builds, `scripts/tcp-table` tells.
 
 use rnic_tests::kernel_comparison::cell::Cell;
 use rnic_tests::kernel_comparison::table::mbit;

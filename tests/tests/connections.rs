@@ -169,7 +169,7 @@ fn bytes_of_many_connections_of_one_program_do_not_mix() {
         b.post_recv(1, 0..1);
         let bytes = [a.element(0..BYTES)];
         a.post(WorkRequest::write(2, &bytes, b.remote()));
-        // A Send behind the Write: when it is delivered, all of the Write was placed.
+        // A Send after the Write: when it is delivered, all of the Write was placed.
         a.post(WorkRequest::send(3, &[]));
     }
     for (number, (a, b)) in ends.iter().enumerate() {

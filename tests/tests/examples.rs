@@ -1,4 +1,4 @@
-//! The examples of the crate `rnic`, run as their heads say, and what comes of them.
+//! The examples of the crate `rnic`, run as their heads say, and their results.
 
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};

@@ -205,7 +205,7 @@ fn median(turns: &[(Beside, Beside)], number: impl Fn(&(Beside, Beside)) -> f64)
 }
 
 /// An established flow beside a flood of another interface, whose kernel drops it soon, and beside the
-/// same flood of its own, in turns. `RNIC_TEST_FLOOD_RATE` says how many packets a second it has.
+/// same flood of its own, alternating. `RNIC_TEST_FLOOD_RATE` says how many packets a second it has.
 #[test]
 #[ignore = "minutes, and of use only with programs of a release build: scripts/attack runs it"]
 fn a_flow_keeps_what_it_has_beside_a_flood_of_another_interface() {

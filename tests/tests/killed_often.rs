@@ -1,6 +1,5 @@
-//! Clients that are killed at any moment, a hundred of them or as many as `RNIC_TEST_KILLS` says,
-//! leave nothing behind: both daemons hold what they held before, in every table, and no descriptor,
-//! thread or mapping more.
+//! Clients that are killed at any moment, a hundred of them or as many as `RNIC_TEST_KILLS` says, leave nothing behind.
+//! Both daemons hold what they held before, in every table, and no descriptor, thread or mapping more.
 
 use std::time::{Duration, Instant};
 

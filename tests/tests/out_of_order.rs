@@ -1,6 +1,5 @@
-//! On a link that loses and reorders, what comes out of order is placed when it comes (RFC 5044
-//! section 4.3, RFC 5041 section 5.1): Markers or aligned segments
-//! (docs/extensions.md) tell the receiver where FPDUs begin.
+//! On a link that loses and reorders, what comes out of order is placed when it comes (RFC 5044 section 4.3, RFC 5041
+//! section 5.1). Markers or aligned segments (docs/extensions.md) tell the receiver where FPDUs begin.
 
 use std::time::Duration;
 

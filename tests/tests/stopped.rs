@@ -1,5 +1,5 @@
-//! A daemon that is told to end lets connections end in order, for so long and no longer; its clients
-//! get a named error of every object and no call hangs; another daemon serves them again.
+//! A daemon that is told to end lets connections end in order, for a bounded time. Its clients get a named error of
+//! every object, and no call hangs. Another daemon serves them again.
 
 use rnic::{
     CompletionQueue, DisconnectReason, Error, Listener, ProtectionDomain, QpConfig, QpState,

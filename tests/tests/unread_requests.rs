@@ -1,5 +1,5 @@
-//! A program that listens and does not look at what came: whoever connects, asks and goes away again can't
-//! have it taken for faulty, and keeps nobody out who stays.
+//! A program that listens and does not read its requests. Peers that connect, ask and go away again can't have it
+//! taken for faulty, and keep out no peer that remains.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -71,7 +71,7 @@ fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
     assert_eq!(gathered(&b, &theirs), bytes);
 
     a.post(WorkRequest::write(3, &ours, b.remote().offset(40_000)));
-    // Behind the Write: it brings what the Write placed.
+    // After the Write: it brings what the Write placed.
     a.fill(3);
     a.post(WorkRequest::read(4, &ours, b.remote().offset(40_000)));
     assert_eq!(a.completion().wr_id, 3);

@@ -1,9 +1,12 @@
-//! C programs of our own, built with the headers' inline functions, check what the verbs promise: immediate
-//! data, inline data, invalidation, attributes, what is still used, and how what is not there fails
-//! (`semantics.c`); queue pairs that are named by their number (`numbered.c`); local ports (`ports.c`); lists
-//! of work requests, those made by calls, fences and memory windows (`requests.c`); what becomes of memory
-//! that is registered (`memory.c`). A C++ program loads the
-//! libraries itself (`loaded.cpp`).
+//! Programs of our own, built with the headers' inline functions, check what the verbs promise:
+//!
+//! - `semantics.c`: immediate data, inline data, invalidation, attributes, what is still used, and how what is
+//!   not there fails;
+//! - `numbered.c`: queue pairs that are named by their number;
+//! - `ports.c`: local ports;
+//! - `requests.c`: lists of work requests, those made by calls, fences and memory windows;
+//! - `memory.c`: what happens to memory that is registered;
+//! - `loaded.cpp`: a C++ program that loads the libraries itself.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -47,7 +47,7 @@ pub enum ToolError {
         wr_id: u64,
         /// How.
         status: WcStatus,
-        /// What became of the connection.
+        /// How the connection ended.
         detail: Option<String>,
     },
     /// The bytes that arrived are not those that were sent.
@@ -186,7 +186,7 @@ impl Endpoint {
         }
     }
 
-    /// What became of the connection, if it ended; waits a moment for the news.
+    /// How the connection ended, if it did; waits a moment for the event.
     fn ending(&self) -> Option<String> {
         match self.qp.wait_disconnected(Duration::from_millis(500)) {
             Err(rnic::Error::Timeout { .. }) => None,

@@ -7,7 +7,7 @@ use rnic::{MarkerUse, MpaOptions, RtrModes};
 #[derive(Clone, Debug, Args)]
 pub struct Mpa {
     /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order. Preferred,
-    /// a client connects once more without them when it is rejected without a word, and a server
+    /// a client connects once more without them when it is rejected without private data, and a server
     /// asks for them only if the client does.
     #[arg(
         long,

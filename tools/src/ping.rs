@@ -1,6 +1,5 @@
-//! The protocol of rping: the client advertises a buffer by a Send, the server Reads it, says so,
-//! the client advertises a second buffer, the server Writes the data there and says so, and the
-//! client compares. Each Send is 16 bytes in network order: address, STag, length.
+//! The protocol of rping. The client advertises a buffer by a Send; the server Reads it and says so. The client
+//! advertises a second buffer; the server Writes the data there and says so. The client compares. Each Send is 16 bytes in network order: address, STag, length.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! `rnic-run`: a program with an RNIC. If no daemon answers, it gets a private one that serves loopback
 //! only, for as long as the program runs.
 //!
-//! Three processes with a private daemon: `rnic-run` waits for the program and passes signals on; its keeper
-//! ([`keeper`]), which is `rnic-run` again, starts the private `rnicd`, and ends it when `rnic-run` is
-//! gone, however it went.
+//! With a private daemon there are three processes. `rnic-run` waits for the program and passes signals on. Its
+//! keeper ([`keeper`]), which is `rnic-run` again, starts the private `rnicd`. It ends the daemon when `rnic-run`
+//! is gone, however it went.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,5 +1,5 @@
 //! How fast segments with bytes come, to all connections together: what decides whether an
-//! acknowledgment that is due may wait for company. It is not asked by connection, because of many that
+//! acknowledgment that is due may wait for later segments. It is not asked by connection, because of many that
 //! share a host's link none is fast by itself, and together they bring as many acknowledgments.
 
 use crate::time::Instant;

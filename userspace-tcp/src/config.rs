@@ -38,7 +38,7 @@ pub struct Config {
     pub min_rto: Duration,
     /// Greatest retransmission timeout, back-off included.
     pub max_rto: Duration,
-    /// How long an acknowledgment may wait for company; at most 500 ms (RFC 5681 section 4.2).
+    /// How long an acknowledgment may be delayed; at most 500 ms (RFC 5681 section 4.2).
     pub ack_delay: Duration,
     /// How many acknowledgments may wait so, of all connections together: when there is one more, the
     /// oldest goes out. A peer that shares a window among many connections waits for nothing else.

@@ -1,6 +1,6 @@
-//! How many bytes may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or
-//! DCTCP; or by BBR, which has a model of the path in place of them and only the phases in common.
-//! Which bytes are lost or in the network is the send queue's business.
+//! How many bytes may be in the network (RFC 5681), by one of three algorithms: CUBIC, NewReno or DCTCP. Or by
+//! BBR, which has a model of the path in their place, and only the phases in common. Which bytes are lost or in
+//! the network, the send queue knows.
 //!
 //! A value without a clock: who calls it says what was acknowledged, lost or marked, and when.
 //! However often congestion shows within one window of bytes, the window is reduced once.

@@ -143,9 +143,8 @@ impl Inbound {
 
     /// Whether a segment at `start` that takes `len` sequence numbers has something to say.
     ///
-    /// RFC 9293 section 3.10.7.4 but for one thing: a segment that begins exactly at the right edge
-    /// is let in, because a peer that has filled the window sends its pure ACKs there, and a window
-    /// probe begins there. Bytes beyond the edge are cut off in [`Inbound::accept`].
+    /// RFC 9293 section 3.10.7.4 but for one thing: a segment that begins exactly at the right edge is let in. A
+    /// peer that has filled the window sends its pure ACKs there, and a window probe begins there. Bytes beyond the edge are cut off in [`Inbound::accept`].
     pub(crate) fn acceptable(&self, start: i64, len: u64) -> bool {
         let next = self.next.cast_signed();
         let end = start + len.cast_signed();

@@ -1,12 +1,12 @@
-//! The sending half of a connection: the queue of segments and what became of each (RFC 9293
+//! The sending half of a connection: the queue of segments and the state of each (RFC 9293
 //! section 3.4, RFC 2018, RFC 6675).
 //!
 //! A segment is the unit: it is never split or joined. Its buffer is here, or with the link, or
 //! released. A segment whose buffer is with the link is not sent a second time.
 //!
-//! No step looks at all segments in flight but a retransmission timeout, an undone recovery and a
-//! path that became narrower: what is lost, what was sent again and what was not judged yet is in
-//! lists, and what is sacked is skipped.
+//! Only a retransmission timeout, an undone recovery and a path that became narrower look at all segments in
+//! flight. What is lost, what was sent again and what was not judged yet is in lists, and what is sacked is
+//! skipped.
 
 mod burst;
 mod delivered;
@@ -48,7 +48,7 @@ pub(crate) struct Outbound<B> {
     una: Position,
     /// SND.NXT.
     next: Position,
-    /// Behind the last byte queued.
+    /// One past the end of the bytes queued.
     tail: Position,
     /// SND.WND, in bytes.
     window: u64,
@@ -166,7 +166,7 @@ impl<B> Outbound<B> {
         self.next
     }
 
-    /// Behind the last byte queued.
+    /// One past the end of the bytes queued.
     pub(crate) fn tail(&self) -> Position {
         self.tail
     }

@@ -1,5 +1,5 @@
-//! Pacing: what the congestion window lets out is spread over the round trip, so that a window that
-//! opens at once does not overflow a queue on the path (RFC 9406 section 4.2, RFC 6928 section 5).
+//! Pacing: what the congestion window lets out is spread over the round trip. So a window that opens at once does
+//! not overflow a queue on the path (RFC 9406 section 4.2, RFC 6928 section 5).
 //!
 //! Bytes go in quanta, and each quantum has to wait for the time that the one before was worth. It
 //! never decides how much may be sent. What paces a window never keeps anything waiting longer than a
@@ -21,9 +21,9 @@ const QUANTUM_SEGMENTS: u64 = 10;
 /// Of the time that a timer comes late, so much is made good at most.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// Where a rate is asked for, a quantum is what goes in so many nanoseconds, two segments at least and
-/// [`RATE_QUANTUM_MAX`] bytes at most (draft-ietf-ccwg-bbr-06 section 5.6.3, which has a millisecond
-/// and recommends less where it can be had).
+/// Where a rate is asked for, a quantum is what goes in so many nanoseconds. It is two segments at least and
+/// [`RATE_QUANTUM_MAX`] bytes at most. (draft-ietf-ccwg-bbr-06 section 5.6.3 has a millisecond, and recommends less
+/// where possible.)
 const RATE_QUANTUM_NANOS: u64 = 250_000;
 
 /// 64 KiB

@@ -2,8 +2,8 @@
 //! out-of-order ranges. An idle connection has none.
 //!
 //! What comes back is lent first again, as it is still in the cache. A pool begins with some pieces of
-//! each size, fewer of the large ones, and later holds as many as were ever lent at once and never
-//! more: a load up to there allocates nothing, and neither does one that stays as it is.
+//! each size, fewer of the large ones. Later it holds as many as were ever lent at once, and never more. A load up
+//! to there allocates nothing, and neither does one that stays as it is.
 
 #[cfg(test)]
 mod tests;

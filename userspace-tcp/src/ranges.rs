@@ -60,7 +60,7 @@ impl RangeSet {
         self.ranges.iter()
     }
 
-    /// Behind the last byte of the last range.
+    /// One past the end of the last range.
     pub(crate) fn end(&self) -> Option<Position> {
         self.ranges.back().map(|range| range.end)
     }

@@ -68,7 +68,7 @@ pub(crate) struct RateSampler {
     /// The name of the latest.
     latest: u8,
     losses: Losses,
-    /// Behind the last segment lost.
+    /// One past the end of the segment lost last.
     lost_end: Position,
     /// Since when there was room to send, and nothing to send.
     pub(crate) starved_since: Option<Instant>,

@@ -31,8 +31,8 @@ impl SeqNum {
 /// A position in the byte stream: 0 is the first byte after the SYN.
 pub type StreamOffset = u64;
 
-/// A position in the sequence space of one direction: 0 is the SYN, 1 the first byte, and the FIN
-/// stands behind the last byte.
+/// A position in the sequence space of one direction: 0 is the SYN, 1 the first byte, and the FIN follows the
+/// final byte.
 pub(crate) type Position = u64;
 
 /// The sequence space of one direction of one connection.

@@ -1,8 +1,7 @@
 //! Connections by number, with a generation so that an old name never reaches a new connection.
 //!
-//! Values live in chunks that are made one at a time and never move: growing takes no long pause,
-//! and a look at a value goes through the short list of chunks and to the value itself, where its
-//! name is.
+//! Values live in chunks that are made one at a time and never move, so growing takes no long pause. A look at a
+//! value goes through the short list of chunks and to the value itself, where its name is.
 
 #[cfg(test)]
 mod tests;

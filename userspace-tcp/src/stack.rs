@@ -1,4 +1,4 @@
-//! All connections and listeners of one shard: who gets a segment, who sends next, who is late.
+//! All connections and listeners of one shard: which one gets a segment, sends next, or is late.
 //!
 //! Idle connections cost nothing here: those with something to send stand in a queue, those with a
 //! deadline in a timing wheel. What a segment, a request or a timeout costs does not depend on how
@@ -51,7 +51,7 @@ pub struct Stack<B> {
     ready_links: Links,
     /// The connection that sent last, if its turn is not over, or the only one that has something to
     /// send: it is the next, before all in `ready`. Its deadline may not be in the wheel yet. So a train
-    /// of segments of one connection is settled once, behind the last.
+    /// of segments of one connection is settled once, at its end.
     sending: Option<u32>,
     /// Segments that it sent in this turn.
     turn: u32,
@@ -240,9 +240,8 @@ impl<B> Stack<B> {
         }
     }
 
-    /// Bytes that congestion window, peer's window and queue would let go right now, minus what is
-    /// queued unsent, and a segment more than the congestion window says, so that a tail loss probe has
-    /// new bytes to carry. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
+    /// Bytes that congestion window, peer's window and queue would let go right now, minus what is queued unsent.
+    /// It is a segment more than the congestion window says, so that a tail loss probe has new bytes to carry. At least one [`Stack::mss`] while nothing is queued or in flight, so that a
     /// closed window is probed with something in the queue. 0 when the queue is full or the
     /// connection can't send. [`Stack::send`] takes segments beyond it, up to the queue's bound.
     pub fn send_room(&self, conn: ConnId) -> usize {
@@ -276,9 +275,9 @@ impl<B> Stack<B> {
         self.connections.get(conn).map_or(0, Connection::mss)
     }
 
-    /// How many bytes the next segment should have for a layer above that may cut where it likes:
-    /// [`Stack::mss`], or half of the greatest window that the peer ever offered where that is less
-    /// (RFC 9293 section 3.8.6.2.1). 0 when the connection is gone.
+    /// How many bytes the next segment should have for a layer above that may cut where it likes. That is
+    /// [`Stack::mss`], or half of the greatest window that the peer ever offered, where that is less (RFC 9293
+    /// section 3.8.6.2.1). 0 when the connection is gone.
     pub fn cut(&self, conn: ConnId) -> usize {
         self.connections.get(conn).map_or(0, Connection::cut)
     }
@@ -419,9 +418,9 @@ impl<B> Stack<B> {
         }
     }
 
-    /// How much longer whoever is about to leave should still take and answer segments, so that a peer
-    /// whose FIN is to be acknowledged once more, because the last ACK was lost, does not meet a host that
-    /// knows of nothing any more and resets. Two retransmission timeouts from when a FIN last came; zero
+    /// How much longer a program that is about to end should take and answer segments. When the last ACK was lost,
+    /// a peer's FIN is to be acknowledged once more. Otherwise that peer would meet a host that knows nothing of the
+    /// connection, and resets it. Two retransmission timeouts from when a FIN last came; zero
     /// when nothing stands in TIME-WAIT, or for longer. It looks at every connection.
     pub fn linger(&self, now: Instant) -> Duration {
         let lingers = |connection: &Connection<B>| connection.linger(now, &self.config);
@@ -493,7 +492,7 @@ impl<B> Stack<B> {
         connection.is_overdue().then_some(connection.id())
     }
 
-    /// Forgets a half-open connection without a word, as its timeout would in the end. False
+    /// Forgets a half-open connection and sends nothing, as its timeout would in the end. False
     /// when there is none.
     fn evict_half_open(&mut self, id: Option<ConnId>) -> bool {
         if let Some(id) = id {

@@ -1,9 +1,8 @@
 //! SYN cookies (RFC 4987 section 3.6): a SYN-ACK that needs no memory.
 //!
-//! When a listener's SYN queue is full, what its SYN-ACK has to remember goes into its sequence
-//! number (a keyed hash, the time in steps of 64 seconds, the peer's MSS rounded down to one of
-//! eight) and, when the peer sends timestamps, into the lowest bits of ours (window scale, SACK,
-//! ECN). The ACK that completes the handshake brings it all back. Whoever can't see our SYN-ACK has
+//! When a listener's SYN queue is full, its SYN-ACK has to carry what the listener would remember. Its sequence
+//! number has a keyed hash, the time in steps of 64 seconds, and the peer's MSS rounded down to one of eight. When
+//! the peer sends timestamps, the lowest bits of ours have window scale, SACK and ECN. The ACK that completes the handshake brings it all back. Whoever can't see our SYN-ACK has
 //! to guess 27 bits within two minutes; a cookie is believed only by a listener that gave some out
 //! at that time.
 

@@ -1,5 +1,5 @@
 //! Tail loss probe (RFC 8985 section 7): when no ACK comes for two round trips, one segment goes
-//! out so that the ACK of it shows what became of those before. Which segment, and the timer, are
+//! out so that the ACK of it shows which of those before arrived. Which segment, and the timer, are
 //! in [`crate::connection`].
 
 #[cfg(test)]

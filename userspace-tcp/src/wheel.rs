@@ -1,8 +1,8 @@
 //! One deadline per connection: a hierarchical timing wheel (Varghese and Lauck, 1987).
 //!
 //! Time is cut into ticks of about 16 µs. A level has 64 slots, each as long as the whole level
-//! below; a deadline stands on the lowest level on which it and the present tick share a lap, and
-//! comes down a level when the present reaches its slot. To set, move and cancel takes a constant
+//! below. A deadline stands on the lowest level on which it and the present tick share a lap. It comes down a level
+//! when the present reaches its slot. To set, move and cancel takes a constant
 //! time; connections without a deadline cost nothing, those with a far one are touched once per
 //! level. Deadlines are kept to the nanosecond: no entry comes up before its time, or later than
 //! the first [`Wheel::pop`] at or after it.

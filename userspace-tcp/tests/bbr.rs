@@ -10,7 +10,7 @@ use userspace_tcp::{Config, CongestionControl};
 
 const SEC: Duration = Duration::from_secs(1);
 
-/// 1 Gbit/s, 2 ms there and back, and a queue of 500 packets.
+/// 1 Gbit/s, a round trip of 2 ms, and a queue of 500 packets.
 const LAN: Bottleneck = Bottleneck {
     rate: 1_000_000_000,
     delay: Duration::from_millis(1),

@@ -10,7 +10,7 @@ use userspace_tcp::{Config, CongestionControl};
 
 const SEC: Duration = Duration::from_secs(1);
 
-/// 100 Mbit/s, 50 ms there and back, with a queue of half of what the path holds.
+/// 100 Mbit/s, a round trip of 50 ms, with a queue of half of what the path holds.
 const WAN: Bottleneck = Bottleneck {
     rate: 100_000_000,
     delay: Duration::from_millis(25),

@@ -1,6 +1,6 @@
-//! What goes out in bursts ([`userspace_tcp::Stack::transmit`]) is what goes out one by one, and leaves the
-//! stack as that does, and so it is with what is posted in rows ([`userspace_tcp::Stack::post`]): neither
-//! the peer nor the layer above can tell.
+//! What goes out in bursts ([`userspace_tcp::Stack::transmit`]) is what goes out one by one, and leaves the stack as
+//! that does. The same holds for what is posted in rows ([`userspace_tcp::Stack::post`]). Neither the peer nor the
+//! layer above can tell.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

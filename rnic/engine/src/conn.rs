@@ -1,5 +1,5 @@
-//! A connection as the shard sees it: the TCP connection, the path to the peer, received data that is not
-//! consumed yet, and the phase of its life (RFC 5044 section 7, RFC 5040 section 6).
+//! A connection as the shard sees it: the TCP connection, the path to the peer, and received data that is not consumed
+//! yet. And the phase of its life (RFC 5044 section 7, RFC 5040 section 6).
 
 mod bounce;
 mod early;

@@ -1,9 +1,9 @@
 //! The RNIC engine: STag table, queue pairs, completion queues and the polled shard loop.
 //!
-//! Receiving: [`shard`] takes frames from a port, [`rnic_net`] parses them, TCP says which bytes are
-//! new, `conn` parks what is not in order yet as its frame, [`qp`] finds whole FPDUs, asks [`stag`]
-//! for a grant and copies the payload to its place in a [`region`]: the only copy. Sending: a
-//! queue pair writes an FPDU into a frame, which stays with TCP until it is acknowledged.
+//! Receiving: [`shard`] takes frames from a port, [`rnic_net`] parses them, and TCP says which bytes are new. `conn`
+//! parks what is not in order yet, as its frame. [`qp`] finds whole FPDUs, asks [`stag`] for a grant and copies the
+//! payload to its place in a [`region`]: the only copy. Sending: a queue pair writes an FPDU into a frame, which stays
+//! with TCP until it is acknowledged.
 //!
 //! It has no socket, clock or thread of its own, and `unsafe` in [`region`] only.
 #![deny(unsafe_code)]

@@ -192,7 +192,7 @@ impl Connection {
         self.writer.settle(stack, now, heap);
     }
 
-    /// Sends what waits for company, as taking off TCP_CORK and setting TCP_NODELAY do.
+    /// Sends what waits for more data, as taking off TCP_CORK and setting TCP_NODELAY do.
     pub(crate) fn flush(&mut self, stack: &mut Stack<Buffer>, now: Instant, heap: &mut Heap) {
         self.more = false;
         if self.stage == Stage::Open {

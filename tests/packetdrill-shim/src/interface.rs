@@ -1,8 +1,7 @@
 //! The table of functions that a library under test fills in for packetdrill.
 //!
-//! The order and the types are facts of the binary interface: each entry is a pointer to a C
-//! function whose first argument is `userdata` and whose others are those of the system call of the
-//! same name. They return what the system call would and leave its error in errno.
+//! The order and the types are facts of the binary interface. Each entry is a pointer to a C function. Its first
+//! argument is `userdata`, the others are those of the system call of the same name. They return what the system call would and leave its error in errno.
 
 use libc::{
     c_int, c_longlong, c_uint, c_ulong, c_void, epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd,

@@ -1,8 +1,8 @@
 //! `userspace-tcp` behind the shared-library interface of google/packetdrill.
 //!
-//! packetdrill (which is not part of this repository) loads this library with `--so_filename`, calls
-//! [`packetdrill_interface_init`] and from then on makes its system calls, sends its packets and
-//! takes its time by the functions that it got. README.md says how to run it.
+//! packetdrill (which is not part of this repository) loads this library with `--so_filename` and calls
+//! [`packetdrill_interface_init`]. From then on it makes its system calls, sends its packets and takes its time
+//! by the functions that it got. README.md says how to run it.
 //!
 //! Time is virtual: it passes only while packetdrill sleeps, waits for a packet, or looks at the
 //! clock, so that a run is the same on a busy machine as on a quiet one.

@@ -23,9 +23,8 @@ pub(crate) struct Settings {
 }
 
 impl Default for Settings {
-    /// packetdrill's own addresses, and what its scripts expect of Linux where that is for a user
-    /// of the stack to choose: window scale 8, ACKs at once as at the beginning of a connection, no
-    /// pacing, no probing.
+    /// packetdrill's own addresses, and what its scripts expect of Linux where that is for a user of the stack to
+    /// choose. That is window scale 8, ACKs at once as at the beginning of a connection, no pacing, no probing.
     fn default() -> Self {
         Self {
             config: Config {

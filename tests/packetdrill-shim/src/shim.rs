@@ -1,9 +1,9 @@
-//! Who waits, and when time passes.
+//! Waiting threads, and when time passes.
 //!
 //! packetdrill has two threads: one makes the calls that block, the other does all else. Either lets
 //! time pass by sleeping, waiting for packets and looking at the clock. Before it does, a thread that
-//! waits is given the chance to take what it waits for, and to look at the clock, as long as the
-//! clock stands: that is what keeps a run the same every time.
+//! waits may take what it waits for, and look at the clock, as long as the clock stands. That keeps a run the same
+//! every time.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
@@ -21,7 +21,7 @@ use crate::world::World;
 const COURTESY: Duration = Duration::from_secs(5);
 /// How long, in virtual time, anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// What one look at the clock takes, in virtual time: who looks until it is later gets there.
+/// What one look at the clock takes, in virtual time: a thread that looks until it is later gets there.
 const LOOK: Duration = Duration::from_micros(1);
 
 /// What `userdata` points to.

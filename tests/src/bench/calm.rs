@@ -1,7 +1,7 @@
 //! Whether the cores are as fast as they can be, and runs only while they are.
 //!
-//! A core of a virtual machine may share its execution units and its first cache with somebody else's,
-//! who takes up to half of its speed for some seconds: loads and stores of a cached block tell. What
+//! A core of a virtual machine may share its execution units and its first cache with another machine's core. That
+//! takes up to half of its speed for some seconds, which loads and stores of a cached block show. What
 //! two cases reached is comparable only if it was so for both or for neither.
 
 use std::hint::black_box;

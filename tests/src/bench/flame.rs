@@ -1,5 +1,5 @@
-//! Where a case's time goes: `perf` samples call stacks on all cores while it runs, and what
-//! comes of them is a flame graph.
+//! Where a case's time goes: `perf` samples call stacks on all cores while it runs, and
+//! the result is a flame graph.
 
 use std::fmt::Write;
 use std::process::{Command, Output, Stdio};

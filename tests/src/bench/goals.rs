@@ -67,7 +67,7 @@ pub struct Measured {
     pub met: Option<bool>,
 }
 
-/// What became of a goal.
+/// A goal and what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It was measured.
@@ -95,7 +95,7 @@ impl Goal {
         sides.any(|side| side.names.iter().any(|one| one == name))
     }
 
-    /// What became of it.
+    /// Whether it is met.
     #[must_use]
     pub fn verdict(&self, results: &Results) -> Verdict {
         match self.measured(results) {

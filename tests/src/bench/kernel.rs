@@ -77,7 +77,7 @@ fn set_offloads(ground: &Ground, place: Place, on: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// 64 bytes there and back.
+/// A round trip of 64 bytes.
 pub(super) fn ping(ground: &mut Ground, place: Place, span: Span) -> Result<Running, String> {
     let at = ground.next_address(place).to_string();
     let tool = |end| ground.command(place, end, "rnic-perf").arg("tcp");

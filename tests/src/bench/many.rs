@@ -74,7 +74,7 @@ impl ManyRun {
         format!("{what}-qps-{}-{}", self.queue_pairs, self.door.name())
     }
 
-    /// Whether the first queue pair also writes alone, in turns with all of them.
+    /// Whether the first queue pair also writes alone, interleaved with all of them.
     fn has_one_beside(&self) -> bool {
         self.queue_pairs > 1 && self.traffic != Traffic::None
     }

@@ -74,9 +74,8 @@ impl Done {
         }
     }
 
-    /// Of engines [`GBIT`] is what the receiving one takes by the time that it works itself, and
-    /// [`MESSAGES`] goes by the time that both work, without the link's; of bare work both go by all of
-    /// its time.
+    /// Of engines, [`GBIT`] goes by the time that the receiving one works itself. [`MESSAGES`] goes by the time that
+    /// both work, without the link's. Of bare work both go by all of its time.
     pub(super) fn figures(self) -> Figures {
         Figures::from([
             (GBIT, self.bytes * 8.0 / self.receiving.max(1.0)),

@@ -91,7 +91,7 @@ fn by_queue_pairs(results: &Results) -> Plot {
     }
 }
 
-/// Percentiles of all that go there and back.
+/// Percentiles of all round trips.
 fn latency(results: &Results) -> Plot {
     let percentiles = [(P50, "p50"), (P90, "p90"), (P99, "p99"), (P999, "p99.9")];
     let mut lines = Vec::new();

@@ -16,7 +16,7 @@ const ETHERNET: u32 = 14;
 /// length, the tagged header, the bytes, the CRC.
 const WRITE_64: u32 = ETHERNET + 20 + 32 + 2 + 14 + 64 + 4;
 
-/// A frame that goes there and back.
+/// A round trip of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawPing {
     /// Its bytes, without FCS.

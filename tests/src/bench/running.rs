@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_micros(500);
 pub struct Span {
     /// For how long.
     pub duration: Duration,
-    /// In turns of so long, if there are others: the client stops itself before each.
+    /// In intervals of so long, if there are others: the client stops itself before each.
     pub turn: Option<Duration>,
 }
 

@@ -1,8 +1,8 @@
 //! Cases of which one after the other has the machine for a moment.
 //!
 //! Each core is slow for a second or an hour, by itself, with whatever else uses the machine. Runs one
-//! behind the other meet that or don't, and what they differ by is more than what is to be measured. In
-//! turns of milliseconds all meet the same.
+//! after the other meet that or don't, and differ by more than what is to be measured. Interleaved by milliseconds,
+//! all meet the same.
 
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,8 @@ impl Turns {
     }
 }
 
-/// Runs all of them in turns, until each has had the machine for as long as one that runs alone; what
-/// became of each.
+/// Runs all of them interleaved, until each has had the machine for as long as one that runs alone. Returns the
+/// result of each.
 pub fn run(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
     let memory = |case: &&Case| match case.work {
         Work::Memory(run) => Some(run),

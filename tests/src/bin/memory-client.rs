@@ -3,7 +3,7 @@
 //!     memory-client sparse SOCKET    registers memory, first without pages, then page by page
 //!     memory-client rings SOCKET     has rings made and touches all of their pages
 //!
-//! It says what came of it, a line for each kind of answer, and goes on until it is refused or killed.
+//! It reports the answers, a line for each sort of answer, and goes on until it is refused or killed.
 
 #![forbid(unsafe_code)]
 

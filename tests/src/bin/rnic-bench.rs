@@ -15,7 +15,7 @@ use rnic_tests::bench::{
     Case, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots, turns,
 };
 
-/// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables in turns: tables, JSON and plots.
+/// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables, interleaved: tables, JSON and plots.
 ///
 /// The exit status is 1 when a case failed, 130 when a signal cut the run short; the report is
 /// written in either case.
@@ -193,7 +193,7 @@ fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
     Ok(results)
 }
 
-/// All cases in turns, until all rounds are over or a signal comes.
+/// All cases, round after round, until all rounds are over or a signal comes.
 fn run_rounds(
     rounds: u32,
     groups: &[Vec<usize>],

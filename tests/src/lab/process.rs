@@ -103,8 +103,7 @@ impl Command {
         }
     }
 
-    /// Runs it to its end and gives what came of it, whatever that is; panics when it takes
-    /// longer than the limit.
+    /// Runs it to its end and gives the result, good or bad; panics when it takes longer than the limit.
     pub fn run(self) -> Finished {
         let limit = self.limit;
         self.spawn().finish(limit)

@@ -38,7 +38,7 @@ impl Routers {
         }
     }
 
-    /// No packet to this host is forwarded, and who sends one is told that it is prohibited.
+    /// No packet to this host is forwarded, and the sender of one is told that it is prohibited.
     pub fn prohibit(&self, host: &Host) {
         for router in &self.routers {
             for address in [format!("{}/32", host.v4), format!("{}/128", host.v6)] {

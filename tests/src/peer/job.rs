@@ -47,7 +47,7 @@ impl Job {
         self.text("err")
     }
 
-    /// What came of it, if it has ended.
+    /// Its result, if it has ended.
     #[must_use]
     pub fn ended(&self) -> Option<Ran> {
         let code = fs::read_to_string(self.directory.join("rc")).ok()?;

@@ -1,5 +1,5 @@
-//! QEMU's command line, and the way in: a directory that is shared, and a port on which the machine
-//! hears the names of jobs.
+//! QEMU's command line, and how the machine is reached: a directory that is shared, and a port on which it hears
+//! the names of jobs.
 
 use std::fs;
 use std::io::Write;

@@ -14,7 +14,7 @@ use crate::wire::{self, Header};
 
 /// How long it waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The longest that it stays without a word.
+/// The longest that it stays silent.
 const SILENCE_MS: u64 = 300;
 
 /// What the program told it: STag, tagged offset and length of its region, and the STag of another.

@@ -1,5 +1,5 @@
-//! Peers that keep to no rule: their streams end, the memory that no STag gave them is as it was, a
-//! neighbour's bytes are right all along, and the daemon holds afterwards what it held before.
+//! Peers that keep to no rule. Their streams end. The memory that no STag gave them is as it was. A neighbour's bytes
+//! are right all along. And the daemon holds afterwards what it held before.
 //!
 //! They are threads of the test with kernel sockets in the other host's namespace. `RNIC_TEST_MINUTES`
 //! says for how long; `RNIC_TEST_FIRST_SEED` makes the same choices again.

@@ -1,4 +1,4 @@
-//! An end that goes away in mid-transfer: in order, by a killed process or daemon, or without a word.
+//! An end that goes away in mid-transfer: in order, by a killed process or daemon, or silently.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ fn programs_are_killed(stand: &Interop, cases: &mut Cases) {
     cases.run("the next connections work", || the_next_work(stand, 7103));
 }
 
-/// The host's kernel answers what siw sends to a daemon that is no more with a reset.
+/// The host's kernel answers what siw sends to a daemon that is gone with a reset.
 fn our_daemon_is_killed(stand: &mut Interop, port: u16, we_connect: bool) {
     let (ours, theirs) = one_way(stand, port, we_connect, From::Siw);
     stand.kill_daemon();

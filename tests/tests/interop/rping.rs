@@ -126,7 +126,7 @@ fn rping_and_we_verify_each_others_data_in_both_roles() {
     cases.finish();
 }
 
-/// A responder has to send Markers to who asks for them (RFC 5044 section 4.3). siw does not have
+/// A responder has to send Markers to an initiator that asks for them (RFC 5044 section 4.3). siw does not have
 /// them and rejects.
 fn siw_refuses_markers(stand: &Interop, port: u16) {
     let at = stand.peer.address(Family::V4, port);

@@ -12,7 +12,7 @@ const SIZES: [usize; 13] = [
 ];
 /// Where each message begins in source and sink: nothing is aligned.
 const AT: usize = 3;
-/// Bytes behind a message that stay as they were.
+/// Bytes after the message that stay as they were.
 const GUARD: usize = 16;
 const MEMORY: usize = 1 << 20;
 

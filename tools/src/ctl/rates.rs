@@ -14,7 +14,7 @@ const LEVELS: [&str; 8] = [
     "device_ports",
 ];
 
-/// What became of a counter between two looks.
+/// How a counter changed between two readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     /// The counter.

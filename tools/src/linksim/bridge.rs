@@ -48,7 +48,7 @@ impl<P: Port> Bridge<P> {
     ///
     /// # Errors
     ///
-    /// When an interface is of no use any more.
+    /// When an interface is down or gone.
     pub fn turn(&mut self, now: Duration, watch: &mut dyn Watch) -> Result<bool, XskError> {
         let mut busy = false;
         for side in 0..2 {

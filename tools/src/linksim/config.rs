@@ -105,7 +105,7 @@ pub struct Planned {
     pub set: Impairments,
 }
 
-/// Why there is no link of this kind.
+/// Why there can be no such link.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file can't be read.

@@ -2,7 +2,7 @@
 //! fragmented.
 //!
 //! Only IPv4 without DF is fragmented, and only without options in its header: an option would have
-//! to be copied or not by its kind (RFC 791 section 3.1), and who sends options does without.
+//! to be copied or not by its type (RFC 791 section 3.1). Packets with options are not fragmented.
 
 use rnic_xsk::Frame;
 

@@ -49,7 +49,7 @@ pub enum RunError {
     /// A tap could not be set.
     #[error(transparent)]
     Steering(#[from] SteeringError),
-    /// A socket could not be opened, or its interface is of no use any more.
+    /// A socket could not be opened, or its interface is down or gone.
     #[error("{0}")]
     Xsk(XskError),
     /// The capture.

@@ -27,7 +27,7 @@ pub enum Until {
 pub struct Span {
     /// When it ends.
     pub until: Until,
-    /// In [turns](Turns) of so long: of bandwidth only.
+    /// In [intervals](Turns) of so long: of bandwidth only.
     pub turn: Option<Duration>,
 }
 
@@ -155,7 +155,7 @@ impl Sender {
         }
     }
 
-    /// Whether to look at the clock behind this message.
+    /// Whether to read the clock after this message.
     fn is_timed(&self) -> bool {
         let untimed = (UNTIMED / self.plan.size.max(1)).clamp(1, UNTIMED_MESSAGES);
         self.posted.is_multiple_of(u64::from(untimed))

@@ -1,5 +1,5 @@
 //! A ping-pong of RDMA Writes between two ends in one thread, over the loopback of an RNIC in this
-//! process: what the engine takes for a round trip with no other core, process or link in it.
+//! process. That is what the engine takes for a round trip without another core, process or link.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

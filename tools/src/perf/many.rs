@@ -2,13 +2,13 @@
 //! second as one, and what they cost while they move none.
 //!
 //! All queue pairs of an end share a protection domain, a completion queue and a region of memory. The
-//! first one also carries the ends' notes. A byte is known to have arrived when an RDMA Read behind
-//! it has been answered (RFC 5040 section 5.5: a Read is answered after the Writes before it were
-//! placed), so the receiving end has nothing to do.
+//! first one also carries the ends' notes. A byte is known to have arrived when an RDMA Read after
+//! it has been answered. (RFC 5040 section 5.5: a Read is answered after the Writes before it were placed.) So the
+//! receiving end has nothing to do.
 //!
-//! What is measured is how many messages complete a second once as many have as were posted at the
-//! beginning: to begin with all of them at once, and to ask each for its proof behind the end, is not
-//! what many queue pairs cost a second.
+//! What is measured is how many messages complete a second, once as many have completed as were posted at the
+//! beginning. The start with all queue pairs at once, and the proof of each after the end, are no part of what
+//! many queue pairs cost a second.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub struct Load {
     pub size: u32,
     /// Messages outstanding on each queue pair; 0 only holds the connections.
     pub depth: u32,
-    /// The first queue pair also writes alone, in turns with all of them, so many messages outstanding.
+    /// The first queue pair also writes alone, alternating with all of them, with so many messages outstanding.
     pub alone: Option<u32>,
     /// How long to measure.
     pub duration: Duration,
@@ -68,7 +68,7 @@ impl Load {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
     /// How many queue pairs there were.
@@ -293,8 +293,8 @@ impl Active {
         Ok(())
     }
 
-    /// Writes over all queue pairs, in turns with the first one alone if that is asked for, and asks each
-    /// for its proof in the end. What all of them did, and what the one.
+    /// Writes over all queue pairs, alternating with the first one alone if that is asked for, and asks each for
+    /// its proof in the end. Returns the results of all of them, and of the one.
     fn write(&mut self, load: &Load) -> Result<(Measured, Measured), ToolError> {
         let queue_pairs = u64::from(load.queue_pairs);
         let turn = load.alone.map_or(load.duration, |_| TURN);

@@ -1,5 +1,5 @@
-//! AF_XDP without any protocol: how fast frames go from one socket to another, and how long one
-//! takes there and back. It is what no protocol over the same sockets can exceed.
+//! AF_XDP without any protocol: how fast frames go from one socket to another, and how long a round
+//! trip takes. No protocol over the same sockets can exceed it.
 //!
 //! A paced sender is never further ahead of its receiver than the receiver's rings are long: it hears
 //! from time to time how far that is. That is for a kernel whose receive path, when overrun, leaves
@@ -61,7 +61,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Whether a receiver counts frames of this kind.
+    /// Whether a receiver counts such frames.
     const fn counts(self) -> bool {
         matches!(self, Self::Data | Self::Paced)
     }

@@ -25,7 +25,7 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
 /// RFC 9293 section 3.8.6.3 (MUST-40).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(500);
 
-/// How long an acknowledgment may wait for company.
+/// How long an acknowledgment may be delayed.
 fn ack_delay(config: &Config) -> Duration {
     config.ack_delay.min(ACK_DELAY_MAX)
 }
@@ -34,7 +34,7 @@ impl<B> Connection<B> {
     /// Takes a segment.
     pub(crate) fn on_segment(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> Received {
         let run = segment.run();
-        // Most segments with data are of this kind.
+        // Most segments with data are like that.
         if let Some(in_order) = self.in_order(env.now, segment)
             && let Some(deferred) = self.commit(env.now, &in_order, run)
         {
@@ -281,9 +281,9 @@ impl<B> Connection<B> {
         self.answer(env, segment);
     }
 
-    /// Whether an empty segment with the number before RCV.NXT acknowledges something. The peer's FIN
-    /// may stand where its window ends as far as it knows; then this is what its ACKs look like, and
-    /// when both sides drop them neither ever learns of the other's (RFC 9293 appendix A.2).
+    /// Whether an empty segment with the number before RCV.NXT acknowledges something. The peer's FIN may stand
+    /// where its window ends as far as it knows; then its ACKs look like this. When both sides drop them, neither
+    /// ever learns of the other's (RFC 9293 appendix A.2).
     fn is_news_from_behind(&self, segment: &Segment<'_>, start: i64) -> bool {
         let flags = segment.header.flags;
         let synchronized = !matches!(self.state, State::SynReceived | State::TimeWait);
@@ -389,7 +389,7 @@ impl<B> Connection<B> {
         env.effects.events.push_back((self.id, Event::Closed));
     }
 
-    /// An ACK for a segment that is of no use. What takes sequence numbers may be a retransmission,
+    /// An ACK for a segment that brings nothing new. What takes sequence numbers may be a retransmission,
     /// whose sender waits for it; anything else is answered now and then only.
     fn answer(&mut self, env: &Env<'_, B>, segment: &Segment<'_>) {
         let flags = segment.header.flags;
@@ -409,9 +409,8 @@ impl<B> Connection<B> {
         }
     }
 
-    /// Whether a SYN may open this pair of ends anew while it stands in TIME-WAIT: it is later than
-    /// all that this connection saw (RFC 9293 section 3.6.1), by its timestamp if there is one
-    /// (RFC 6191 section 2).
+    /// Whether a SYN may open this pair of ends anew while it stands in TIME-WAIT. It must be later than all that
+    /// this connection saw (RFC 9293 section 3.6.1), by its timestamp if there is one (RFC 6191 section 2).
     pub(crate) fn gives_way_to(&self, now: Instant, segment: &Segment<'_>) -> bool {
         let flags = segment.header.flags;
         let plain_syn = flags.syn() && !flags.ack() && !flags.rst();

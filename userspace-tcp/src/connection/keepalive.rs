@@ -23,7 +23,7 @@ pub(super) struct Keepalive {
     wanted: Option<KeepAlive>,
     /// When something acceptable came last.
     heard_at: Instant,
-    /// Probes since then.
+    /// Probes since the peer was heard.
     probes: u32,
     /// A probe is to be sent.
     pub(super) due: bool,

@@ -29,7 +29,7 @@ impl<B> Connection<B> {
         self.note_posted(len);
     }
 
-    /// Behind the last one.
+    /// One past the end.
     #[inline]
     pub(crate) fn end_posting(&mut self, env: &Env<'_, B>) {
         self.pacer.advance(env.now);

@@ -11,9 +11,9 @@ use super::Connection;
 /// How far urgent bytes reach in either direction; 0: there were none.
 #[derive(Debug, Default)]
 pub(super) struct Urgent {
-    /// SND.UP: behind the last byte that the layer above called urgent.
+    /// SND.UP: one past the byte that the layer above called urgent last.
     ours: Position,
-    /// RCV.UP: behind the last byte that the peer called urgent.
+    /// RCV.UP: one past the byte that the peer called urgent last.
     peers: Position,
 }
 

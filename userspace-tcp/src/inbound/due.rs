@@ -2,11 +2,11 @@
 //! full segment, at the latest after its delay, and at once where the peer learns something from it.
 //!
 //! The rule asks for one for at least every second full segment. But a message ends with a segment
-//! that is not full: a sender that waits for the last two takes the delay for a loss, because it
-//! allows for one only while a single segment is out (RFC 8985 section 7.2).
+//! that is not full. A sender that waits for the last two takes the delay for a loss, because it allows for a
+//! delay only while a single segment is out (RFC 8985 section 7.2).
 //!
-//! In a fast stream ([`Arrivals`]) one that is due waits for company, some microseconds at most, as it does wherever
-//! segments come many at a time. Else how many go would hang on how often somebody looks for segments,
+//! In a fast stream ([`Arrivals`]) one that is due waits for further segments, some microseconds at most, as it
+//! does wherever segments come many at a time. Else how many go would hang on how often somebody looks for segments,
 //! and each is a packet that takes time from the sender, and from the receiver what answers it.
 //!
 //! [`Arrivals`]: crate::arrivals::Arrivals
@@ -20,8 +20,8 @@ use crate::time::Instant;
 /// queue counts segments must not wait for a delayed acknowledgment when they are small.
 const ACK_EVERY_SEGMENTS: u16 = 8;
 
-/// How long an acknowledgment waits in a fast stream behind the moment at which it was due: no more
-/// than a round trip between neighbouring hosts, for which such a stream needs a larger window anyway.
+/// How long an acknowledgment waits in a fast stream after it was due. That is at most a round trip between
+/// neighbouring hosts, for which such a stream needs a larger window anyway.
 const STRETCH: Duration = Duration::from_micros(30);
 
 /// Segments for which it waits at most.

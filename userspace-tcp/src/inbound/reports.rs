@@ -1,6 +1,6 @@
-//! What acknowledgments have to tell beyond RCV.NXT: SACK blocks in their order (RFC 2018
-//! section 4), duplicates (D-SACK, RFC 2883 section 4), and without SACK the count of segments out
-//! of order (RFC 5681 section 3.2).
+//! What acknowledgments have to tell beyond RCV.NXT. With SACK these are the blocks in their order (RFC 2018
+//! section 4) and duplicates (D-SACK, RFC 2883 section 4). Without it, it is the count of segments out of order
+//! (RFC 5681 section 3.2).
 //!
 //! All of it goes in segments without payload. What several segments brought before the first
 //! acknowledgment could go out takes several of them, so that nothing stays untold.

@@ -1,5 +1,5 @@
 //! Unsent segments that go out one behind the other: each is looked at where it is, once, and what they
-//! change together is written down behind the last.
+//! change together is written down at the end.
 
 use crate::checksum::PartialSum;
 use crate::interface::SegmentId;

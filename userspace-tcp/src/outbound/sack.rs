@@ -151,7 +151,7 @@ impl<B> Outbound<B> {
         }
     }
 
-    /// The name behind a run of sacked segments. What was walked is shortened for the next time.
+    /// The name of the segment that follows a run of sacked ones. What was walked is shortened for the next time.
     pub(super) fn behind_sacked(&mut self, name: u32) -> u32 {
         let mut last = name;
         loop {

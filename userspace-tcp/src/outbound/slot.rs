@@ -5,7 +5,7 @@ use crate::rate::Stamp;
 use crate::seq::Position;
 use crate::time::Instant;
 
-/// A segment and what became of it.
+/// A segment and its state.
 #[derive(Debug)]
 pub(crate) struct Slot<B> {
     /// `None` while it is with the link.

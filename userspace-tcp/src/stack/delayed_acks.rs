@@ -1,9 +1,9 @@
-//! Acknowledgments that wait for company (RFC 9293 section 3.8.6.3), of all connections together.
+//! Acknowledgments that are delayed (RFC 9293 section 3.8.6.3), of all connections together.
 //!
-//! To one connection's sender it is little that one segment's acknowledgment waits. But a peer that
-//! shares one window among thousands of connections (RFC 3124, RFC 9040), each of which sends a short
-//! message and then nothing, soon has that window full of segments whose acknowledgments all wait, and
-//! sends no faster than a window in each such delay. So only so many wait; when there is one more, the
+//! To one connection's sender it is little that one segment's acknowledgment waits. But a peer may
+//! share one window among thousands of connections (RFC 3124, RFC 9040), each of which sends a short message and then
+//! nothing. Soon that window is full of segments whose acknowledgments all wait. Then the peer sends no faster than
+//! a window in each such delay. So only so many wait; when there is one more, the
 //! oldest goes out. An acknowledgment may always go out earlier.
 
 use std::collections::VecDeque;

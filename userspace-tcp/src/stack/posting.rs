@@ -22,8 +22,7 @@ pub struct Posting<'a, B> {
 
 impl<B> Stack<B> {
     /// Has `posts` queue segments of this connection. What it tells of itself meanwhile
-    /// ([`Posting::send_capacity`]) is as if each of them were a [`Stack::send`] by itself, and so is what comes
-    /// of them.
+    /// ([`Posting::send_capacity`]) is as if each of them were a [`Stack::send`] by itself, and so is the result.
     #[inline]
     pub fn post<R>(
         &mut self,

@@ -86,9 +86,9 @@ impl<B> Stack<B> {
 
     /// Takes the bytes of a segment that is in order, and of those that only continue it: the next segment
     /// that goes out acknowledges them. All that is left to be done is for [`Stack::finish`], soon, and
-    /// before anything else of the connection is received. It is as if the peer had sent two segments, the
-    /// bytes with the acknowledgment that it had sent before, and the new one behind them; so whoever the
-    /// bytes are for can have them, and even answer, while TCP still does its bookkeeping.
+    /// before anything else of the connection is received. It is as if the peer had sent two segments: first
+    /// the bytes with the acknowledgment that it had sent before, then the new acknowledgment. So the layer above
+    /// can have the bytes, and even answer, while TCP still does its bookkeeping.
     ///
     /// `None`, and nothing is done: there are more bytes than there is room for, or something of the
     /// connection was received since the segment was found to be in order.

@@ -21,7 +21,7 @@ pub struct ByteReader<B> {
     consumed: StreamOffset,
     /// Everything before this is here.
     in_order: StreamOffset,
-    /// Behind the last byte that is here, in order or not.
+    /// One past the end of what is here, in order or not.
     furthest: StreamOffset,
     /// In ascending order, without overlap; empty while `ring` is in use.
     pieces: VecDeque<Piece>,

@@ -2,9 +2,9 @@
 //!
 //! Up to 64 segments are filled at a time. The last one is held back here; the others are in the
 //! stack's queue, if that has the room that it said. A small segment waits while more may join it:
-//! until its bytes are pushed, and then by Nagle's rule (RFC 9293 section 3.7.4) in the form of its
-//! appendix A.3, which lets the small end of a large write go at once, but never a second small
-//! segment before the first one is acknowledged.
+//! until its bytes are pushed, and then by Nagle's rule (RFC 9293 section 3.7.4) in the form of its appendix A.3. That
+//! lets the small end of a large write go at once, but never a second small segment before the first one is
+//! acknowledged.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ pub struct ByteWriter<B> {
     end: End,
     /// Segments given to the stack so far.
     posted: u64,
-    /// `posted` as it was behind the last small segment.
+    /// `posted` as it was after the latest small segment.
     small: u64,
     bytes: u64,
 }
@@ -99,7 +99,7 @@ impl<B> ByteWriter<B> {
     }
 
     /// Takes bytes as far as the windows, the queue and `memory` have room; says how many. The
-    /// last ones wait for company until they are pushed. Takes nothing before the connection is
+    /// last ones wait for more until they are pushed. Takes nothing before the connection is
     /// established, after [`ByteWriter::close`], and when it is gone.
     pub fn write(
         &mut self,
@@ -126,9 +126,9 @@ impl<B> ByteWriter<B> {
         bytes.len() - rest.len()
     }
 
-    /// Takes bytes as [`ByteWriter::write`] does, but from a `source` that puts them where the
-    /// segments are going to be: into the slices that it is given, in order and without a gap, as
-    /// many as it has. It says how many those were.
+    /// Takes bytes as [`ByteWriter::write`] does, but from a `source` that puts them where the segments are going to
+    /// be. It fills the slices that it is given, in order and without a gap, with as many bytes as it has, and
+    /// returns how many those were.
     ///
     /// # Errors
     /// The source's; then nothing was taken.
@@ -181,7 +181,7 @@ impl<B> ByteWriter<B> {
         self.settle(stack, now, memory);
     }
 
-    /// Sends FIN behind the last byte written; nothing more can be written.
+    /// Sends FIN after all bytes written; nothing more can be written.
     pub fn close(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
         if self.end == End::Open {
             self.end = End::Wanted;
@@ -263,7 +263,7 @@ impl<B> ByteWriter<B> {
         !self.held.is_empty()
     }
 
-    /// Gives the stack all that need not wait for company, as far as it can go now.
+    /// Gives the stack all that need not wait for more bytes, as far as it can go now.
     fn post_full(&mut self, stack: &mut Stack<B>, now: Instant, memory: &mut impl Memory<B>) {
         loop {
             let cut = stack.cut(self.conn);

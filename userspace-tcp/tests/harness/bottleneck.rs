@@ -71,7 +71,7 @@ pub struct Dumbbell {
     area: u128,
     area_from: Instant,
     area_to: Instant,
-    /// They have the flows in turns.
+    /// The flows are theirs, one after the other.
     senders: Vec<Stack<()>>,
     receivers: Stack<()>,
     receiving: Vec<Option<ConnId>>,
@@ -95,7 +95,7 @@ impl Dumbbell {
         Self::of_several(link, &[config], starts, seed)
     }
 
-    /// The first flow is configured as the first sender, and so on in turns; receivers as the last.
+    /// The first flow is configured as the first sender, and so on, over and over; receivers as the last.
     pub fn of_several(
         link: Bottleneck,
         configs: &[Config],

@@ -18,7 +18,7 @@ impl Seen {
         self.0.splice(at..until, [joined]);
     }
 
-    /// Behind the last byte that has all before it.
+    /// One past the end of the bytes that have all before them.
     pub fn first_gap(&self) -> u64 {
         match self.0.first() {
             Some(&(0, end)) => end,

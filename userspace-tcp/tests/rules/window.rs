@@ -61,8 +61,8 @@ fn a_window_may_stay_closed_as_long_as_the_peer_answers() {
     panic!("still there");
 }
 
-/// Nothing goes beyond what the peer offers: a window that is open, but too small for a segment that
-/// is queued, is asked about like a closed one, and the connection stays for as long as it answers.
+/// Nothing goes beyond what the peer offers. A window that is open, but too small for a segment that is queued, is
+/// probed like a closed one. The connection stays for as long as the peer answers.
 #[test]
 fn a_window_smaller_than_a_segment_is_never_overrun() {
     let mut script = Script::active(plain());

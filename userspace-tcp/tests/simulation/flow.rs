@@ -1,4 +1,4 @@
-//! A connection from its two ends: what was planned, what came of it, and whether that is right.
+//! A connection from its two ends: what was planned, what happened, and whether that is right.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! once and is right, no timer, frame or connection is left, and all memory is back.
 //!
 //! `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin,
-//! `RNIC_TEST_TRACE` shows what a seed says and what comes of it. A seed that fails prints how to run it again.
+//! `RNIC_TEST_TRACE` shows what a seed says and what happens. A seed that fails prints how to run it again.
 #![allow(clippy::unwrap_used)]
 
 mod engine;

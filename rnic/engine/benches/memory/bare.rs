@@ -1,5 +1,5 @@
-//! What a receiver can't do without, out of frames and into memory of the same size as the engine's: the
-//! CRC of each FPDU, and its copy; and what one must do whose checksums nobody else has looked at.
+//! What a receiver can't do without, out of frames and into memory of the same size as the engine's. That is the CRC of
+//! each FPDU, and its copy. And what a receiver must do whose checksums nobody else has verified.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,5 @@
-//! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in
-//! memory, and beside them what the processor needs for the CRC and the copy alone, without and with
-//! the checksum.
+//! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in memory. Beside them,
+//! what the processor needs for the CRC and the copy alone, without and with the checksum.
 //!
 //!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2
 //!     memory idle   --seconds 2

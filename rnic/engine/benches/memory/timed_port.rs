@@ -35,7 +35,7 @@ impl TimedPort {
         )
     }
 
-    /// What went by since then is the link's, and what the two looks at the clock took: half of each is
+    /// The time that has passed is the link's, and that of two readings of the clock: half of each is
     /// in it already.
     fn spend(&self, begin: Instant) {
         let spent = begin.elapsed() + self.look;

@@ -1,6 +1,6 @@
 //! Pieces of received frames, in stream order. The table is allocated once, because the number of pieces is
-//! bounded: [`NEW_RANGES_MAX`] for each frame of the UMEM when it arrives, and one more for each FPDU that is
-//! placed early in the middle of one.
+//! bounded. There are [`NEW_RANGES_MAX`] for each frame of the UMEM when it arrives, and one more for each FPDU that
+//! is placed early in the middle of one.
 
 #[cfg(doc)]
 use userspace_tcp::NEW_RANGES_MAX;

@@ -8,8 +8,8 @@ use super::loopback::LOOPBACK;
 use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
 
 /// Batches taken from one port before the next port is served: as many as a receive ring has frames. A poll
-/// must empty the ring. A sender produces for 64 ACKs as much as triggers the next 64, so frames that a poll
-/// leaves would stay, and a ring that was full once would never have more than 64 free entries.
+/// must empty the ring. For 64 ACKs a sender produces as much as triggers the next 64. So frames that a poll leaves
+/// would stay, and a ring that was full once would never have more than 64 free entries.
 const BATCHES: usize = 8;
 
 /// How often the only queue is asked in a poll that found nothing else to do: together as long as the

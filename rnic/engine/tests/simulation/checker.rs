@@ -1,6 +1,5 @@
-//! What the nodes say, held against what they may say (RFC 5040 section 5.5): each completion once
-//! and in its order, each Delivery with all that must have been placed before it, each end for a
-//! cause.
+//! What the nodes say, compared with what they may say (RFC 5040 section 5.5). Each completion comes once and in its
+//! order. Each Delivery comes with all that must have been placed before it. Each end has a cause.
 
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_ipc::control::{DisconnectReason, Event};
@@ -163,9 +162,9 @@ impl Simulation {
         self.memories[node].unlock(id);
     }
 
-    /// Work that failed takes all behind it along. One piece of work at most fails by a fault of its
-    /// own, and none does behind a Send or Write that was not handed to TCP: one that is flushed, but
-    /// not together with a Read before it.
+    /// Work that failed takes all later work along. One piece of work at most fails by a fault of its own. None does
+    /// after a Send or Write that was not handed to TCP, which is one that is flushed, but not together with a Read
+    /// before it.
     fn send_failed(&mut self, party: Party, posted: &Posted, status: WcStatus) {
         self.may_fail(party, status, AT_FAULT, &posted.errors);
         let failed = &mut self.streams[party.stream].ends[party.end].failed;

@@ -2,9 +2,9 @@
 //! loses, doubles, reorders, damages and re-segments, under virtual time, against a simple model of
 //! memory and completions.
 //!
-//! The model knows RFC 5040 section 5.5 and nothing of the engine: which bytes an operation may
-//! change and when it must have changed them, which completions come and in which order, and for
-//! which reasons a stream may end. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED`
+//! The model knows RFC 5040 section 5.5 and nothing of the engine. It says which bytes an operation may change and when
+//! it must have changed them. It says which completions come and in which order, and for which reasons a stream may
+//! end. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED`
 //! where they begin, and `RNIC_TEST_TRACE` shows what happens.
 
 #![allow(clippy::unwrap_used, missing_docs)]

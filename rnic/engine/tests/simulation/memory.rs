@@ -1,6 +1,6 @@
-//! What a node's memory must hold (RFC 5040 section 5.5): bytes that are settled, and touches,
-//! which are bytes that an operation may place at any moment until it is known to have placed them,
-//! and what it placed stays. Nothing else may ever change.
+//! What a node's memory must hold (RFC 5040 section 5.5). Some bytes are settled. Others are touches: an operation may
+//! place them at any moment until it is known to have placed them, and what it placed stays. Nothing else may ever
+//! change.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Touch {
     by: Party,
     at: usize,
     bytes: Vec<u8>,
-    /// Bytes that it may bring instead: those of a Write behind the Read (rule 12).
+    /// Bytes that it may bring instead: those of a Write posted after the Read (rule 12).
     or: Option<Vec<u8>>,
     /// Another touch may come before or after it: either's bytes may stay (rule 3).
     contested: bool,

@@ -288,8 +288,8 @@ impl Simulation {
         }
     }
 
-    /// Whether work between two queue pairs of one node has bytes that are both its source and its sink:
-    /// nobody knows what comes of them.
+    /// Whether work between two queue pairs of one node has bytes that are both its source and its sink. Their
+    /// values are not known then.
     pub fn is_onto_itself(&self, party: Party, pieces: &[Piece], remote: &Piece) -> bool {
         let one_node = self.end_of(party).node == self.end_of(Self::peer(party)).node;
         let overlaps =

@@ -34,7 +34,7 @@ pub enum Validity {
     Revoked,
     /// A window whose region is gone.
     Orphaned,
-    /// Nobody was told what became of it.
+    /// Nobody was told the result.
     Unknown,
 }
 

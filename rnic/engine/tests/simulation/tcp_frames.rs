@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rnic_net::{Path, PathDefaults, Payload};
 use userspace_tcp::{Ecn, Flags, FourTuple, Segment, TcpHeader, checksum};
 
-/// What became of a frame that was to be damaged.
+/// How a frame was damaged.
 pub enum Damage {
     None,
     /// The stream of this initiator's port is not what was sent any more.

@@ -40,7 +40,7 @@ const FEW: usize = 300;
 
 impl Simulation {
     pub fn trouble(&mut self, party: Party) {
-        // One cause is enough, mostly: then what comes of it is certain.
+        // One cause is enough, mostly: then the result is certain.
         let stream = &self.streams[party.stream];
         if stream.is_doomed() && !self.random.chance(200) || !self.takes_work(party) {
             return;

@@ -188,7 +188,7 @@ fn script(random: &mut Random, wrong: Wrong, markers: Markers) -> Script {
     Script { groups, revoked }
 }
 
-/// What comes of it, each group as frames that come together, changed, or each segment by itself.
+/// The result, with each group as frames that come together, changed, or with each segment by itself.
 fn outcome(
     script: &Script,
     markers: MarkerUse,

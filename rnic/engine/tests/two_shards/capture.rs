@@ -292,7 +292,7 @@ fn capture(side: &mut Side<Watched>, host: usize) {
     side.shard.execute(command, Instant::ZERO).unwrap();
 }
 
-/// What comes of an exchange, with captures of all frames of both hosts or without.
+/// The result of an exchange, with captures of all frames of both hosts or without.
 fn outcome(exchange: &Exchange, captured: bool) -> Outcome {
     let config = || SideConfig::of_mtu(exchange.mtu);
     let (a, b) = (config(), config());

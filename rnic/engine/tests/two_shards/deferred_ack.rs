@@ -96,8 +96,8 @@ fn with_a_segment_to_come() -> World {
     world
 }
 
-/// Nobody who waits for bytes waits for the clock, which is asked again by the next poll: what is
-/// measured of the segment is measured then.
+/// A program that waits for bytes does not wait for the clock. The next poll reads it again, and what is measured of the
+/// segment is measured then.
 #[test]
 fn bytes_alone_are_there_without_another_look_at_the_clock() {
     let mut world = with_a_segment_to_come();

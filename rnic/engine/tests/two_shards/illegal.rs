@@ -1,6 +1,6 @@
-//! A hostile peer beside an innocent one on the same shard: each thing that is not allowed gets the
-//! RFC's error, compared byte by byte with the headers that the Terminate must carry, nothing of
-//! it is placed, and the innocent peer's transfer goes on as if nothing had been.
+//! A hostile peer beside an innocent one on the same shard. Each thing that is not allowed gets the RFC's error, compared
+//! byte by byte with the headers that the Terminate must carry. Nothing of it is placed. The innocent peer's transfer
+//! goes on undisturbed.
 
 mod cases;
 mod scene;

@@ -37,8 +37,8 @@ enum Elements {
     Pieces,
 }
 
-/// Two looks of a host at its link and its work: what the first leaves to be done of a segment that a
-/// doorbell answers is done by the second, where by then there is none.
+/// Two polls of a host. What the first leaves to be done of a segment that a doorbell answers, the second does, if there
+/// is no doorbell by then.
 fn look(side: &mut Side, out: &mut Link, inward: &mut Link, now: Instant) {
     let wire = side.wire.as_ref().unwrap();
     inward.give(wire, now);

@@ -57,7 +57,7 @@ const LENS: [usize; 10] = [
     PAYLOAD, PAYLOAD, 7592, 3752, PAYLOAD, 3756, 7596, 5001, 60, PAYLOAD,
 ];
 
-/// What came of Writes of which `change` has changed some.
+/// The result of Writes of which `change` has changed some.
 fn outcome(together: bool, change: impl Fn(&mut [Vec<u8>])) -> Outcome {
     let (mut duel, qp) = in_rdma_mode(SideConfig::of_mtu(9000), SEGMENT);
     let total: usize = LENS.iter().cycle().take(FPDUS).sum();

@@ -1,6 +1,5 @@
-//! Hundreds of connections to one host whose receive ring is short and who is away for a while again
-//! and again, in virtual time: little is lost, each client has its share, and together they get as
-//! much through as one connection does.
+//! Hundreds of connections to one host in virtual time. Its receive ring is short, and it does not poll for a while again
+//! and again. Little is lost, each client has its share, and together they get as much through as one connection does.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ const SLICE: u32 = 20;
 const TICK: Duration = Duration::from_micros(50);
 const TICKS: u32 = 6000;
 
-/// What came of it.
+/// The result.
 struct Outcome {
     /// Frames that the first host sent, and those that the other's ring had no place for.
     sent: u64,

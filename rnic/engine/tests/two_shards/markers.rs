@@ -1,4 +1,4 @@
-//! Who asks for Markers, and what becomes of it when the peer refuses them.
+//! Asking for Markers, and a peer that refuses them.
 
 use std::time::Duration;
 

@@ -27,10 +27,10 @@ fn stream(stag: u32, payload: &[u8]) -> Vec<u8> {
     fpdus.collect::<Vec<_>>().concat()
 }
 
-/// What came of Writes: what was placed, what the peer was told, what the client, and what was counted.
+/// The result of Writes: what was placed, what the peer was told, what the client, and what was counted.
 pub type Outcome = (Vec<u8>, Vec<u8>, Option<DisconnectReason>, [u64; 4]);
 
-/// What came of those of the peer's in a while, so many bytes in all.
+/// The result of the peer's Writes in a while, so many bytes in all.
 pub fn outcome_of(mut duel: Duel, qp: QpNum, bytes: usize) -> Outcome {
     duel.run_for(Duration::from_secs(30));
     let counters = [
@@ -46,7 +46,7 @@ pub fn outcome_of(mut duel: Duel, qp: QpNum, bytes: usize) -> Outcome {
     (duel.side.read(0, bytes), duel.peer.received, told, counters)
 }
 
-/// What came of a stream that `change` has changed, each segment an FPDU.
+/// The result of a stream that `change` has changed, each segment an FPDU.
 fn outcome(together: bool, change: impl Fn(&mut [u8])) -> Outcome {
     let (mut duel, qp) = in_rdma_mode(SideConfig::default(), SEGMENT);
     let mut bytes = stream(duel.side.stag.0, &pattern(FPDUS * PAYLOAD, 3));
@@ -200,7 +200,7 @@ fn a_wrong_checksum_is_found_in_recognised_segments() {
     }
 }
 
-/// The Time to Live with which the side resets the connection that a segment is of, which is no more.
+/// The Time to Live with which the side resets a segment whose connection is gone.
 fn hop_limit_of_reset(duel: &mut Duel, segment: &[u8]) -> u8 {
     let wire = duel.side.wire.as_ref().unwrap();
     assert!(wire.push(segment));

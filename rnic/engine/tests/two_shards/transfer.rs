@@ -416,7 +416,7 @@ fn work_at_random(seed: u64, mut world: World) {
             "seed {seed} {completion:?}"
         );
     }
-    // A Write has no sign at its sink; what was in flight behind the last completion may land.
+    // A Write has no sign at its sink; what was in flight after the final completion may land.
     world.run_for(Duration::from_secs(30));
     assert!(
         world.a.read(0, MEMORY) == expected[0],

@@ -81,7 +81,7 @@ pub fn groups(cited: &BTreeSet<Cited>) -> Vec<Vec<Cited>> {
     groups
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug)]
 pub enum Outcome {
     /// All tests were run.

@@ -27,9 +27,8 @@ use mutants::Mutant;
 use rows::{Row, State};
 use tree::Tree;
 
-/// Makes mutants of the sources, each breaking the rule of rows in docs/conformance, and runs the tests
-/// that these rows cite: exit status 1 when those of a row all pass, or when a mutant does not apply or
-/// does not compile.
+/// Makes mutants of the sources, each breaking the rule of rows in docs/conformance, and runs the tests that these
+/// rows cite. Exit status 1 when the tests of a row all pass, or when a mutant does not apply or does not compile.
 #[derive(Debug, Parser)]
 struct Cli {
     /// Those of these rows, by id with commas between them.

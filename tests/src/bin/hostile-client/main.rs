@@ -1,5 +1,5 @@
-//! A client that keeps to no rule: for as long as it is told, processes of it come to the daemons,
-//! write nonsense into everything that is shared, and go in every way that there is.
+//! A client that keeps to no rule. For as long as it is told, processes of it come to the daemons, write nonsense
+//! into everything that is shared, and go in every way that there is.
 //!
 //! What it does follows from its seed, up to the races that it is made of. It judges nothing: that
 //! is for whoever watches the daemons and their other clients, as `tests/hostile_client.rs` does.

@@ -69,7 +69,7 @@ impl Objects {
         })
     }
 
-    /// Sends a request and keeps what comes of it. Says whether the session goes on.
+    /// Sends a request and keeps what it is granted. Says whether the session goes on.
     pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> bool {
         match self.control.send(request, fds) {
             Ok(()) => self.take_reply(),

@@ -103,9 +103,9 @@ struct Client {
     /// Never sleep while it is measured: with --embedded for a core of its own.
     #[arg(long)]
     busy: bool,
-    /// Measure bytes a second in turns of so long, for others that have the machine in between: before
-    /// each, and once all has arrived, it stops itself (SIGSTOP) until SIGCONT comes; then a third as much
-    /// is ahead that does not count, for caches to fill.
+    /// Measure bytes a second in intervals of so long, interleaved with other programs. Before each interval,
+    /// once all has arrived, it stops itself (SIGSTOP) until SIGCONT comes. A third of an interval then passes
+    /// uncounted, for caches to fill.
     #[arg(long, value_name = "TIME", value_parser = size::duration, conflicts_with_all = ["latency", "bytes", "iterations"])]
     turn: Option<Duration>,
     /// Let the receiving end compare bytes with what was sent: every one of Sends, and of Writes and

@@ -48,8 +48,8 @@ enum Role {
         /// Messages outstanding on each queue pair; with 0 the connections only are there.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(DEPTH_MAX)))]
         depth: u32,
-        /// In turns with all queue pairs the first one writes alone, so many messages outstanding: what
-        /// both do is printed, measured on the same machine at the same time.
+        /// Alternating with all queue pairs, the first one writes alone, with so many messages outstanding.
+        /// Both results are printed, measured on the same machine at the same time.
         #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
         alone: Option<u32>,
         /// How long to measure all of them; one alone comes on top, and the beginnings, until the first

@@ -26,9 +26,9 @@ pub(crate) struct Raw {
     /// How to wait for frames.
     #[arg(long, global = true, value_enum, default_value = "spin")]
     waiting: Waiting,
-    /// Have frames that are sent or received in numbers carry an application's bytes, at both ends:
-    /// copied into each with a checksum and a CRC, verified, and copied out: what a protocol that moves
-    /// them does at the least.
+    /// Have frames that are sent or received in numbers carry an application's bytes, at both ends. These are
+    /// copied into each frame with a checksum and a CRC, verified, and copied out. A protocol that moves them
+    /// does at least that.
     #[arg(long, global = true)]
     verified: bool,
     /// Have them be the segments of RDMA Writes, at both ends: all headers, acknowledged, sent again when
@@ -65,9 +65,9 @@ struct Send {
     /// overrun leaves it no time (RPS)
     #[arg(long)]
     paced: bool,
-    /// Send in turns of so long, for others that have the machine in between: before each, and once all
-    /// has arrived, it stops itself (SIGSTOP) until SIGCONT comes; then a third as much is ahead that
-    /// does not count, for caches to fill
+    /// Send in intervals of so long, interleaved with other programs. Before each interval, once all has
+    /// arrived, it stops itself (SIGSTOP) until SIGCONT comes. A third of an interval then passes uncounted,
+    /// for caches to fill
     #[arg(long, value_name = "TIME", value_parser = size::duration)]
     turn: Option<Duration>,
 }

@@ -19,10 +19,9 @@ use userspace_tcp::CongestionControl;
 
 /// Joins standard input and output to one TCP connection of this project's TCP.
 ///
-/// The end of standard input closes our direction; the program ends when the peer has closed its
-/// own too. While standard input is open it ends when the peer has closed both ways: TCP tells that
-/// only when the peer is asked (--keepalive), and Linux answers with a reset from a minute after its
-/// program closed. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
+/// The end of standard input closes our direction; the program ends when the peer has closed its own too. While
+/// standard input is open it ends when the peer has closed both ways. TCP tells that only when the peer is asked
+/// (--keepalive). Linux answers with a reset, from a minute after its program closed. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
 /// ended it (the connection is reset then).
 #[derive(Debug, Parser)]
 #[command(version)]

@@ -1,8 +1,8 @@
 //! An application's bytes in frames: what no protocol that moves them safely can do without.
 //!
 //! The sender copies them into a frame, with TCP's checksum (RFC 9293 section 3.1) and the CRC32c of an
-//! FPDU (RFC 5044 section 4.4) in the same pass; the receiver verifies both, and only when both are
-//! right copies them out. They lie where a full FPDU with an RDMA Write has them in a segment with
+//! FPDU (RFC 5044 section 4.4) in the same pass. The receiver verifies both, and copies the bytes out
+//! only when both are right. They lie where a full FPDU with an RDMA Write has them in a segment with
 //! timestamps, but nothing is written or read of any of its headers.
 
 use rnic_proto::crc::RESIDUE;

@@ -1,4 +1,4 @@
-//! One frame at a time: how long it takes there and back.
+//! One frame at a time: how long a round trip takes.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The least that a transport of RDMA Writes over TCP must do with frames, in loops as short as we know
-//! to write them: what one over the same sockets could reach, however little it does besides.
+//! The least that a transport of RDMA Writes over TCP must do with frames, in loops as short as we know to write
+//! them. A transport over the same sockets could reach that, however little it does besides.
 //!
 //! One Write of 1 MiB after the other, out of one application's memory into another's. Each segment has
 //! all its headers and is one FPDU: Ethernet, IPv4, TCP with timestamps, MPA without Markers, DDP's

@@ -58,7 +58,7 @@ pub struct Received {
     pub seconds: f64,
 }
 
-/// Sends frames of `bytes` bytes for so long, in turns of `turn` if that is given; `paced`: never
+/// Sends frames of `bytes` bytes for so long, in intervals of `turn` if that is given; `paced`: never
 /// further ahead of the receiver than its rings are long.
 pub fn send(
     wire: &mut Wire,

@@ -1,5 +1,5 @@
-//! What losses do to the model (sections 5.5.10 and 5.5.11): bounds of the rate and of what may be in
-//! flight, for the time being and for longer, and back when there was no loss after all.
+//! What losses do to the model (sections 5.5.10 and 5.5.11). They set bounds of the rate and of what may be in
+//! flight, short-term and long-term. The bounds are undone when there was no loss after all.
 
 use super::probe_bw::AckPhase;
 use super::{Ack, Bbr, INFINITY, Phase, State};

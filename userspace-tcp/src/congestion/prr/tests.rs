@@ -1,7 +1,7 @@
 use super::*;
 
-/// What is sent after each of the 19 ACKs of RFC 6937 section 3.1 (RFC 9937 has no figures): cwnd was 20 segments of which
-/// the zeroth is lost, ssthresh is 10, and limited transmit has sent two more.
+/// What is sent after each of the 19 ACKs of RFC 6937 section 3.1; RFC 9937 has no figures. cwnd was 20 segments,
+/// of which the zeroth is lost. ssthresh is 10, and limited transmit has sent two more.
 fn single_loss(smss: u64) -> Vec<u64> {
     let mut prr = Prr::begin(20 * smss);
     let mut pipe = 20 * smss;
@@ -95,8 +95,8 @@ fn a_stall_is_caught_up() {
     assert_eq!(prr.on_ack(&ack(4000), 10_000, 1000), 6000);
 }
 
-/// RFC 9937: the conservative bound is the larger of what is left of all that was delivered and what
-/// this ACK delivers, so that it never adds to what is in the network, and never stops the ACK clock.
+/// RFC 9937: the conservative bound is the larger of what is left of all that was delivered and what this ACK
+/// delivers. So it never adds to what is in the network, and never stops the ACK clock.
 #[test]
 fn the_conservative_bound_takes_the_larger_of_its_two_terms() {
     let unsafe_ack = |bytes| Delivery {

@@ -12,7 +12,7 @@ pub struct Model {
     /// Our initial sequence number, once a SYN of ours was seen.
     pub iss: Option<SeqNum>,
     pub irs: SeqNum,
-    /// Behind the last byte that the peer has sent, counted from its first.
+    /// One past the end of what the peer has sent, counted from its first byte.
     pub peer_sent: u64,
     pub in_order: u64,
     pub consumed: u64,
@@ -20,7 +20,7 @@ pub struct Model {
     pub odd: bool,
     /// The highest acknowledgment that the peer has given.
     pub acked: u32,
-    /// Behind the last sequence number that we have sent.
+    /// One past the greatest sequence number that we have sent.
     pub sent_to: u32,
     /// TSval of the last segment that we sent.
     pub our_timestamp: Option<u32>,
@@ -179,7 +179,7 @@ impl Model {
         let shift = if header.flags.syn() { 0 } else { self.shift };
         let ahead = header.ack.0.wrapping_sub(self.peer_seq(self.in_order));
         let position = self.in_order.cast_signed() + i64::from(ahead.cast_signed());
-        // The FIN takes a sequence number behind the last byte. DCTCP acknowledges what came before
+        // The FIN takes a sequence number after the bytes. DCTCP acknowledges what came before
         // a mark by itself (RFC 8257 section 3.2).
         let least = if self.dctcp {
             self.acked_to

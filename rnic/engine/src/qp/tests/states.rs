@@ -1,5 +1,5 @@
-//! The states of a queue pair as the RDMA verbs for iWARP have them: which a client may ask for, and
-//! that whatever way a queue pair goes to Error, all work completes once and in order.
+//! The states of a queue pair as the RDMA verbs for iWARP have them, and which of them a client may ask for. However a
+//! queue pair goes to Error, all work completes once and in order.
 
 use super::*;
 

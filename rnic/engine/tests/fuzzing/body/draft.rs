@@ -12,7 +12,7 @@ use super::input::Input;
 pub struct Numbers {
     /// Messages of QN 0 to 3 that are complete.
     complete: [u32; 4],
-    /// The offset behind the last segment of the message under way.
+    /// The offset after all segments of the message under way.
     offset: [u32; 4],
 }
 

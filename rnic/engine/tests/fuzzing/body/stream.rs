@@ -1,10 +1,10 @@
 //! A queue pair with memory, receives and Reads, and a peer whose stream is anything, cut anywhere
 //! and presented in any order.
 //!
-//! Whatever comes: no byte changes that nobody may change; each piece of work completes once; the
-//! first error is the only one, with at most one Terminate, and after it nothing changes and nothing
-//! is sent; and in the end every frame is back. And as long as there is no error it makes no difference
-//! whether segments come one behind the other, so that the shard takes them as trains, or each alone.
+//! Whatever comes, no byte changes that nobody may change. Each piece of work completes once. The first error is the
+//! only one, with at most one Terminate. After it nothing changes and nothing is sent. In the end every frame is back.
+//! As long as there is no error it makes no difference whether segments come together, so that the shard merges them
+//! (GRO), or each alone.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -16,7 +16,7 @@ use crate::perf::turns::Turns;
 /// How long nothing may be acknowledged until all is sent again.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Sends frames of up to `bytes` bytes for so long, in turns of `turn` if that is given, and until all
+/// Sends frames of up to `bytes` bytes for so long, in intervals of `turn` if that is given, and until all
 /// of them have arrived. Waits `patience` for each acknowledgment.
 pub fn send(
     wire: &mut Wire,
