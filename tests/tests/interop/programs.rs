@@ -1,7 +1,10 @@
 //! Debian's programs of the verbs, the same unmodified ones at both ends: over siw, and over the RNIC.
 
 use rnic_tests::cases::Cases;
-use rnic_tests::lab::Family;
+use rnic_tests::daemon::DaemonOptions;
+use rnic_tests::interop::Interop;
+use rnic_tests::lab::{Family, Wiring};
+use rnic_tests::peer::PeerOptions;
 
 use crate::stand::{Client, Stand};
 
@@ -56,7 +59,7 @@ fn programs_of_debian_meet_over_siw_and_over_the_rnic() {
             }
         }
         for program in PERFTEST {
-            // Both wait for the other before the first Write: docs/interop.md.
+            // Its server sends first, which a responder may not (RFC 5044 section 7.1.2): see below.
             if client == Client::Siw && program.starts_with("ib_write_lat") {
                 continue;
             }
@@ -66,6 +69,30 @@ fn programs_of_debian_meet_over_siw_and_over_the_rnic() {
             });
             port += 10;
         }
+    }
+    cases.finish();
+}
+
+/// In the client-server model a responder sends nothing before the initiator's first FPDU, and the server of
+/// `ib_write_lat` is the first to write. In peer-to-peer mode the initiator sends an indication.
+#[test]
+fn a_server_that_writes_first_works_with_a_siw_in_peer_to_peer_mode() {
+    let siw = PeerOptions {
+        siw: "siw_tunable,peer_to_peer=1".into(),
+    };
+    let native = DaemonOptions {
+        mode: Some("native"),
+        ..DaemonOptions::default()
+    };
+    let interop = Interop::with("programs-rtr", Wiring::Bridged, &native, &siw);
+    let stand = Stand::over(interop);
+    let mut cases = Cases::new("perftest, siw in peer-to-peer mode");
+    for (number, client) in [Client::Siw, Client::Us].into_iter().enumerate() {
+        let port = 7600 + 10 * number as u16;
+        cases.run(format!("ib_write_lat -n 50, {client:?} connecting"), || {
+            let both = stand.run_perftest(client, port, "ib_write_lat -n 50 -R -F");
+            assert!(both.client.stdout.contains("#bytes"), "{both:?}");
+        });
     }
     cases.finish();
 }

@@ -46,7 +46,11 @@ pub struct Stand {
 
 impl Stand {
     pub fn new(name: &str) -> Self {
-        let interop = Interop::new(name);
+        Self::over(Interop::new(name))
+    }
+
+    /// The same with a peer that was set up in another way.
+    pub fn over(interop: Interop) -> Self {
         let library = Library::new(&interop.lab);
         Self { interop, library }
     }
