@@ -19,6 +19,14 @@
 //! - In generic mode the sender goes on sending unsplit segments of up to 64 KiB, which do not fit
 //!   an AF_XDP socket's frames: `ethtool -K DEV tso off gso off` on the sender. In native mode the
 //!   kernel splits them by itself.
+//!
+//! ```no_run
+//! use rnic_steering::{FloodLimits, ModePreference, Protocol, Steering};
+//!
+//! let mut steering = Steering::attach("eth0", ModePreference::NativeThenGeneric, &FloodLimits::NONE)?;
+//! steering.claim(Protocol::Tcp, [198, 18, 0, 1].into(), 7471)?;
+//! # Ok::<(), rnic_steering::SteeringError>(())
+//! ```
 
 #![deny(unsafe_code)]
 

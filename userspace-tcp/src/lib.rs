@@ -50,6 +50,19 @@
 //! # Not done
 //! Fast Open, and bytes on a SYN that does not establish the connection (the peer sends them
 //! again). A reset in TIME-WAIT is ignored (RFC 1337), not obeyed.
+//!
+//! # Example
+//!
+//! ```
+//! use userspace_tcp::{Config, Endpoint, Instant, Stack};
+//!
+//! // Buffers are the caller's: here they are vectors.
+//! let mut stack = Stack::<Vec<u8>>::new(Config::default(), [7; 16], Instant::ZERO);
+//! let local = Endpoint { addr: [198, 18, 0, 1].into(), port: 7471 };
+//! stack.listen(local, 16).expect("nobody listens there yet");
+//! assert!(stack.listen(local, 16).is_err());
+//! assert_eq!(stack.poll_event(), None);
+//! ```
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -76,6 +76,21 @@
 //!
 //! `unsafe` lives in `sys`, which makes the system calls, and in `window`, `table` and `fork`, which pass on
 //! the promise of [`place`]'s caller.
+//!
+//! # Example
+//!
+//! ```
+//! let mut bytes = vec![1_u8; 1 << 20];
+//! let (start, len) = (bytes.as_mut_ptr() as usize, bytes.len());
+//! // SAFETY: `bytes` lives longer than what keeps its pages in the memfd.
+//! let place = unsafe { rnic_adopt::place(start, len, rnic_adopt::Neighbours::Exchanged) };
+//! // Another process maps it there, and sees what this one writes.
+//! let place = place.expect("memory of the heap can be adopted");
+//! assert!(place.is_adopted());
+//! bytes[0] = 2;
+//! drop(place);
+//! assert_eq!((bytes[0], bytes[1]), (2, 1), "private again, with its bytes");
+//! ```
 
 #![deny(unsafe_code)]
 

@@ -6,6 +6,14 @@
 //! of what was loaded.
 //!
 //! `unsafe` is what the vector instructions and the raw copies need, and lives in the kernels.
+//!
+//! ```
+//! let mut copy = [0; 9];
+//! let checks = rnic_crc::copy(0, b"123456789", &mut copy);
+//! assert_eq!(&copy, b"123456789");
+//! assert_eq!(checks.crc, 0xe306_9283);
+//! assert_eq!(checks, rnic_crc::check(0, b"123456789"));
+//! ```
 
 #![deny(unsafe_code)]
 

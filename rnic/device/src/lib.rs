@@ -4,6 +4,16 @@
 //! The daemon and embedded programs share it: [`Device::open`], or [`Devices::open_then`] for several
 //! interfaces, then [`Device::connect_client`] for every client, then [`ClientSession::request`]. No request reaches a shard without a grant
 //! of the PRM. `unsafe` lives in `host::seccomp` alone.
+//!
+//! ```
+//! use rnic_device::{Device, DeviceConfig};
+//!
+//! // An RNIC of the loopback alone, which needs no privilege.
+//! let device = Device::open(DeviceConfig::loopback())?;
+//! assert_eq!(device.interface(), "loopback");
+//! device.shutdown();
+//! # Ok::<(), rnic_device::DeviceError>(())
+//! ```
 
 #![deny(unsafe_code)]
 

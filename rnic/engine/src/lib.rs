@@ -6,6 +6,17 @@
 //! with TCP until it is acknowledged.
 //!
 //! It has no socket, clock or thread of its own, and `unsafe` in [`region`] only.
+//!
+//! ```
+//! use rnic_engine::shard::{Shard, ShardConfig};
+//! use rnic_xsk::{ChunkSize, MemoryPort, Umem};
+//! use userspace_tcp::Instant;
+//!
+//! let (umem, pool) = Umem::heap(64, ChunkSize::Bytes2048);
+//! let (port, _far_end) = MemoryPort::pair(&umem, &umem, 16);
+//! let mut shard = Shard::new(ShardConfig::default(), pool, vec![port], Instant::ZERO);
+//! assert!(!shard.poll(Instant::ZERO), "nothing has come");
+//! ```
 #![deny(unsafe_code)]
 
 pub mod capture;

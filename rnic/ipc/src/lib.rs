@@ -4,6 +4,18 @@
 //! Everything here that comes from the other side is hostile until it was copied and checked.
 //! `unsafe` lives in [`shm`] (mappings and raw copies), in [`heap`] (the allocator) and in the private
 //! `ring::raw` (ring words); nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
+//!
+//! ```
+//! use rnic_ipc::control::Request;
+//! use rnic_ipc::transport::Channel;
+//!
+//! let (client, daemon) = Channel::pair()?;
+//! client.send(&Request::QueryDevice, &[])?;
+//! let (request, descriptors) = daemon.recv::<Request>()?.expect("a request");
+//! assert_eq!(request, Request::QueryDevice);
+//! assert!(descriptors.is_empty());
+//! # Ok::<(), rnic_ipc::transport::TransportError>(())
+//! ```
 
 #![deny(unsafe_code)]
 

@@ -10,6 +10,15 @@
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
+//!
+//! ```
+//! use rnic_net::Path;
+//!
+//! // What fits a segment over a link with an MTU of 1500.
+//! let path = Path::loopback(1500);
+//! assert_eq!(path.mss([198, 18, 0, 1].into()), 1460);
+//! assert_eq!(path.mss("2001:db8::1".parse::<std::net::IpAddr>().unwrap()), 1440);
+//! ```
 #![forbid(unsafe_code)]
 
 mod emit;

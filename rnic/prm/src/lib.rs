@@ -3,6 +3,19 @@
 //! Every request of a client comes here first. What is granted comes back as a value that only
 //! this crate can make, so that nobody acts on a shard without having asked. It does no I/O, and
 //! a client can never learn from it whether another client's object exists.
+//!
+//! ```
+//! use rnic_prm::{Credentials, Limits, Prm};
+//!
+//! let mut limits = Limits::default();
+//! limits.per_client.protection_domains = 1;
+//! let mut prm = Prm::new(limits);
+//! let somebody = Credentials { uid: 1000, gid: 1000, pid: 1 };
+//! let client = *prm.add_client(somebody).unwrap().client();
+//! prm.alloc_pd(client).unwrap();
+//! let refusal = prm.alloc_pd(client).unwrap_err();
+//! assert!(refusal.message.contains("protection_domains"));
+//! ```
 
 #![forbid(unsafe_code)]
 

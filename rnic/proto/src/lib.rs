@@ -8,6 +8,28 @@
 //! - [`mpa::startup`] agrees on the connection's parameters, [`mpa::fpdu`] frames ULPDUs.
 //! - [`ddp`] has the segment headers, the order within untagged queues, and DDP's errors.
 //! - [`rdmap::Stream`] checks and classifies inbound segments and numbers outbound messages.
+//!
+//! ```
+//! use rnic_proto::mpa::startup::{
+//!     Initiator, InitiatorOptions, ReadDepths, Responder, ResponderProgress, Revision, RtrSet,
+//! };
+//!
+//! let options = InitiatorOptions {
+//!     revision: Revision::Two,
+//!     crc: true,
+//!     markers: false,
+//!     aligned: false,
+//!     depths: ReadDepths { ird: 4, ord: 4 },
+//!     peer_to_peer: RtrSet::NONE,
+//! };
+//! let initiator = Initiator::new(options, b"hello").unwrap();
+//! let mut responder = Responder::new();
+//! let progress = responder.on_bytes(initiator.request().bytes()).unwrap();
+//! assert!(matches!(
+//!     progress,
+//!     ResponderProgress::Request { crc_wanted: true, markers_wanted: false, .. }
+//! ));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod crc;

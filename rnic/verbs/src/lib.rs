@@ -12,6 +12,10 @@
 //! - A program's process has one session for each device (`session::Session`), begun at first use. Its
 //!   one thread waits for the RNIC's events and puts them on event channels and asynchronous queues.
 //! - What the RNIC can't do fails with the verbs' own error and a line in the log.
+//!
+//! ```text
+//! $ LD_LIBRARY_PATH=target/verbs rping -s -a 192.0.2.2 -v
+//! ```
 
 #![deny(unsafe_code)]
 

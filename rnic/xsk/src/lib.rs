@@ -9,6 +9,23 @@
 //!
 //! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,
 //! each with its invariant at the top.
+//!
+//! ```
+//! use rnic_xsk::{ChunkSize, MemoryPort, Port, Umem};
+//!
+//! let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
+//! let (mut a, mut b) = MemoryPort::pair(&umem, &umem, 4);
+//! let mut frame = pool.alloc().expect("there are eight");
+//! umem.bytes_mut(&mut frame)[..5].copy_from_slice(b"hello");
+//! frame.set_len(5);
+//! a.transmit(frame, 0).expect("there is room for four");
+//! a.flush().expect("a link in memory is never down");
+//!
+//! let mut received = Vec::new();
+//! assert_eq!(b.receive(&mut pool, &mut received, 4), 1);
+//! let (frame, _cookie) = a.completed().expect("it was sent");
+//! pool.free(frame);
+//! ```
 
 #![deny(unsafe_code)]
 
