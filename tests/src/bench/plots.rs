@@ -108,7 +108,7 @@ fn latency(results: &Results) -> Plot {
     }
     let marks = percentiles.iter().enumerate();
     Plot {
-        title: "64 bytes there and back".into(),
+        title: "Round trip of 64 bytes".into(),
         labels: ["percentile".into(), "microseconds".into()],
         scales: [Scale::Linear, Scale::Logarithmic],
         marks: marks

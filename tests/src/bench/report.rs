@@ -164,7 +164,7 @@ impl Report<'_> {
     fn latency(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "## 64 bytes there and back, microseconds\n\n\
+            "## Round trip of 64 bytes, microseconds\n\n\
              | case | p50 | p90 | p99 | p99.9 |\n|---|---|---|---|---|"
         )?;
         for row in &self.results.rows {

@@ -44,7 +44,7 @@ fn both_directions_arrive_whole_in_both_roles_over_both_families() {
 #[test]
 fn generic_mode_moves_bytes_too() {
     let (_lab, us, them) = hosts("pipe-generic");
-    moves_both_ways(&us, &them, &["--mode", "skb"]);
+    moves_both_ways(&us, &them, &["--mode", "generic"]);
 }
 
 #[test]

@@ -104,7 +104,7 @@ enum Mode {
     /// The driver's own.
     Native,
     /// The kernel's, which every interface has.
-    Skb,
+    Generic,
 }
 
 fn main() -> ExitCode {
@@ -163,7 +163,7 @@ fn settings(cli: &Cli) -> Settings {
         mode: match cli.mode {
             Mode::Auto => XdpMode::Auto,
             Mode::Native => XdpMode::Native,
-            Mode::Skb => XdpMode::Generic,
+            Mode::Generic => XdpMode::Generic,
         },
         role,
         direction: match (cli.send_only, cli.recv_only) {
