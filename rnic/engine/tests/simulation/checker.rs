@@ -91,7 +91,7 @@ impl Simulation {
         if is_request(posted.opcode) {
             // Its Request may still be on its way to the peer: the source stays in use while that
             // end lives.
-            self.memories[node].given_up(posted.id);
+            self.memories[node].unanswered(posted.id);
         }
     }
 

@@ -233,10 +233,12 @@ impl Simulation {
     }
 
     /// A stream's other node is gone, and its own end has been told, unless it waits for nothing, or its
-    /// connection never began.
+    /// connection never began. A responder of revision 1 may wait for the initiator's first FPDU for ever: nobody
+    /// owes it one (RFC 5044 section 7.1.2).
     pub fn has_noticed(&self, party: Party) -> bool {
         let end = self.end_of(party);
-        let began = party.end == 0 || self.streams[party.stream].accepted;
+        let accepted = self.streams[party.stream].accepted && end.mpa.revision > 1;
+        let began = party.end == 0 || accepted;
         let waits = began && end.sq.iter().any(|posted| posted.signaled);
         !self.is_gone(self.end_of(Self::peer(party)).node) || !end.is_alive() || !waits
     }
