@@ -166,6 +166,11 @@ impl Simulation {
     /// after a Send or Write that was not handed to TCP, which is one that is flushed, but not together with a Read
     /// before it.
     fn send_failed(&mut self, party: Party, posted: &Posted, status: WcStatus) {
+        // The sink of a request that never arrives is in nobody's way, and may be taken away.
+        let revoked = posted.hopeless && status == WcStatus::LocalProtection;
+        if revoked {
+            self.doom_somehow(party.stream, "a sink is revoked");
+        }
         self.may_fail(party, status, AT_FAULT, &posted.errors);
         let failed = &mut self.streams[party.stream].ends[party.end].failed;
         let flushed = status == WcStatus::WorkRequestFlushed;
