@@ -41,3 +41,20 @@ static inline struct rdma_cm_id *resolved(struct rdma_event_channel *channel, st
 	resolve(channel, id, address);
 	return id;
 }
+
+typedef void end_of_test(struct rdma_event_channel *channel, struct sockaddr *address);
+
+/* `server ADDRESS` or `client ADDRESS`. */
+static inline int run_end(int count, char **arguments, end_of_test *serve, end_of_test *ask)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(7471) };
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+
+	CHECK(channel && count == 3 && inet_pton(AF_INET, arguments[2], &address.sin_addr) == 1);
+	if (!strcmp(arguments[1], "server"))
+		serve(channel, (struct sockaddr *)&address);
+	else
+		ask(channel, (struct sockaddr *)&address);
+	rdma_destroy_event_channel(channel);
+	return 0;
+}

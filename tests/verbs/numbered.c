@@ -149,14 +149,5 @@ static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 
 int main(int count, char **arguments)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(7471) };
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-
-	CHECK(channel && count == 3 && inet_pton(AF_INET, arguments[2], &address.sin_addr) == 1);
-	if (!strcmp(arguments[1], "server"))
-		serve(channel, (struct sockaddr *)&address);
-	else
-		ask(channel, (struct sockaddr *)&address);
-	rdma_destroy_event_channel(channel);
-	return 0;
+	return run_end(count, arguments, serve, ask);
 }

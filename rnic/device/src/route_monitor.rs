@@ -156,21 +156,13 @@ fn follow(core: &Core, changes: &Changes) {
     }
 }
 
-/// Ends connections from addresses that the interface has no more.
+/// Ends connections from addresses that the interface no longer has.
 fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
-    let Some(netlink) = &core.netlink else { return };
-    let mut present = HashSet::new();
-    for lan in lans {
-        match Interface::find(netlink, &lan.interface.name) {
-            Ok(interface) if interface.index == lan.interface.index => {}
-            // The kernel takes IPv6 addresses from an interface that is down: that is not their end.
-            _ => return,
-        }
-        let Ok(addresses) = addresses(netlink, lan.interface.index) else {
-            return;
-        };
-        present.extend(addresses);
-    }
+    // The kernel takes IPv6 addresses from an interface that is down: that is not their end. What the kernel
+    // can't tell now is looked at again with the next change.
+    let Some(present) = present_addresses(core, lans) else {
+        return missing.forget();
+    };
     let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
         return;
     };
@@ -181,6 +173,20 @@ fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
         // A shard that has stopped has none.
         let _ = core.execute(Command::AddressGone { address });
     }
+}
+
+/// The addresses of a device's interfaces; `None` when one of them is down or gone.
+fn present_addresses(core: &Core, lans: &[Lan]) -> Option<HashSet<IpAddr>> {
+    let netlink = core.netlink.as_ref()?;
+    let mut present = HashSet::new();
+    for Lan { interface, .. } in lans {
+        let found = Interface::find(netlink, &interface.name).ok()?;
+        if found.index != interface.index {
+            return None;
+        }
+        present.extend(addresses(netlink, interface.index).ok()?);
+    }
+    Some(present)
 }
 
 /// Brings the shard to what the host is at present.

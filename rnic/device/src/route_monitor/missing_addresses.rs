@@ -19,6 +19,11 @@ impl MissingAddresses {
         self.since.is_empty()
     }
 
+    /// None is missing as far as is known: an interface is down.
+    pub(super) fn forget(&mut self) {
+        self.since.clear();
+    }
+
     /// How long until one has been missing for too long; `None` when none is missing.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let first = self.since.values().min()?;
@@ -61,5 +66,10 @@ mod tests {
         assert_eq!(missing.update([a, b].into_iter(), at(3)), [a]);
         assert_eq!(missing.update([b].into_iter(), at(5)), [b]);
         assert!(missing.is_empty());
+        // The time that an interface is down does not count.
+        assert!(missing.update([a].into_iter(), at(6)).is_empty());
+        missing.forget();
+        assert_eq!(missing.patience(at(7)), None);
+        assert!(missing.update([a].into_iter(), at(9)).is_empty());
     }
 }
