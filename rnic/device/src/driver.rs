@@ -4,6 +4,7 @@
 //! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
 //! order in which the shard did and said things.
 
+mod contention;
 mod end_process;
 mod engine;
 mod kicks;

@@ -15,6 +15,7 @@ use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
+use super::contention::Contention;
 use super::{Done, Drive, EndProcess, Engine, Kicks, Patience, Stopped, Told, lock};
 use crate::Polling;
 use crate::host::ports::Stamp;
@@ -167,6 +168,7 @@ struct Worker<P> {
 impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     fn run(mut self) {
         let mut last_work = Instant::now();
+        let mut contention = Contention::default();
         loop {
             let mut worked = false;
             for _ in 0..COMMANDS_PER_POLL {
@@ -187,8 +189,15 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                 _ if worked => last_work = Instant::now(),
                 Polling::Spin => std::hint::spin_loop(),
                 // Clients on the same core can't post while we spin.
-                Polling::Adaptive(spin) if last_work.elapsed() < spin => std::thread::yield_now(),
-                Polling::Adaptive(_) | Polling::Event => self.sleep(),
+                Polling::Adaptive(spin) => {
+                    let now = Instant::now();
+                    if now - last_work < spin && !contention.holds(now) {
+                        contention.yield_now(now);
+                    } else {
+                        self.sleep();
+                    }
+                }
+                Polling::Event => self.sleep(),
             }
         }
     }
