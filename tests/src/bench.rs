@@ -20,6 +20,7 @@ pub mod machine;
 pub mod many;
 pub mod matrix;
 pub mod memory;
+pub mod perftest;
 pub mod place;
 pub mod plots;
 pub mod raw;

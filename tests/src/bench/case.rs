@@ -3,6 +3,7 @@
 use super::kernel::{self, Stream};
 use super::many::{self, ManyRun};
 use super::memory::{self, MemoryRun};
+use super::perftest::{self, PerftestRun};
 use super::place::{Link, Place};
 use super::raw::{self, Load, RawPing};
 use super::rnic::{self, Door, RnicRun};
@@ -21,6 +22,8 @@ pub enum Work {
     Rnic(RnicRun),
     /// RDMA over many queue pairs.
     Many(ManyRun),
+    /// perftest over the verbs library.
+    Perftest(PerftestRun),
     /// A stream over the kernel's TCP.
     KernelStream(Stream),
     /// 64 bytes at a time over the kernel's TCP, both ends spinning.
@@ -94,6 +97,7 @@ impl Case {
         let _link = ground.enter(place)?;
         match &self.work {
             Work::Many(run) => many::run(ground, place, run),
+            Work::Perftest(run) => perftest::run(ground, place, *run),
             Work::KernelStream(stream) => kernel::stream(ground, place, *stream),
             Work::Memory(_) => Err(format!("{} has no place", self.name)),
             Work::RawRate(_) | Work::RawPing(_) | Work::Rnic(_) | Work::KernelPing => {
@@ -153,6 +157,7 @@ impl Work {
             Self::RawPing(ping) => ping.name(),
             Self::Rnic(run) => run.name(),
             Self::Many(run) => run.name(),
+            Self::Perftest(run) => run.name(),
             Self::KernelStream(stream) => stream.name().into(),
             Self::KernelPing => "kernel-ping".into(),
             Self::Memory(run) => run.name(),

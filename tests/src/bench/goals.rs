@@ -183,6 +183,7 @@ pub fn all() -> Vec<Goal> {
     goals.extend(memory());
     goals.extend(many());
     goals.extend(loopback());
+    goals.extend(verbs());
     for (by, door) in [("", "embedded"), (" by BBR", "bbr-embedded")] {
         for (share, bound) in [("0.1", 1.2), ("1", 1.5)] {
             goals.push(Goal::ratio(
@@ -371,6 +372,31 @@ fn loopback() -> Vec<Goal> {
             Bound::None,
             ping("daemon"),
             kernel(),
+        ),
+    ]
+}
+
+/// What the verbs library costs a program: perftest by `rnic-perf`, both over daemons.
+fn verbs() -> Vec<Goal> {
+    let of = |what: &str, figure| Side::of(format!("{what}@1500-inline"), figure);
+    vec![
+        Goal::ratio(
+            "perftest's ib_write_bw, 1 MiB / rnic-perf, over daemons",
+            Bound::AtLeast(0.9),
+            of("perftest-write-1M", GBIT),
+            of("write-1M-daemon", GBIT),
+        ),
+        Goal::ratio(
+            "perftest's ib_write_bw, 64 KiB / rnic-perf, over daemons",
+            Bound::AtLeast(0.9),
+            of("perftest-write-64k", GBIT),
+            of("write-64k-daemon", GBIT),
+        ),
+        Goal::ratio(
+            "perftest's ib_write_lat, 64 bytes, p50 / rnic-perf, over daemons",
+            Bound::AtMost(1.3),
+            of("perftest-write-64-ping", P50),
+            of("write-64-ping-daemon", P50),
         ),
     ]
 }

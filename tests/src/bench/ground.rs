@@ -1,5 +1,6 @@
 //! The hosts on which cases run: a pair for each [`Place`], made when it is first needed.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::lab::{
     Command, ENDS, Family, Finished, Host, INTERFACE, Lab, LinkOptions, Namespace, Process,
 };
 use crate::linksim::Linksim;
+use crate::programs::Library;
 
 /// How long a program may take until it serves.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -46,6 +48,7 @@ struct Pair {
 pub struct Ground {
     pairs: Vec<(Place, Pair)>,
     lab: Lab,
+    library: OnceCell<Library>,
     /// The two hosts'.
     cores: [usize; 2],
     /// All that may be used.
@@ -67,6 +70,7 @@ impl Ground {
         Self {
             pairs: Vec::new(),
             lab: Lab::new("bench"),
+            library: OnceCell::new(),
             cores: [first, allowed.get(1).copied().unwrap_or(first)],
             allowed,
             next_port: 20_000,
@@ -85,6 +89,12 @@ impl Ground {
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.lab.directory()
+    }
+
+    /// The verbs library, where programs find it.
+    #[must_use]
+    pub fn verbs_library(&self) -> &Library {
+        self.library.get_or_init(|| Library::new(&self.lab))
     }
 
     /// Makes sure that a place is there and free of what ran there before. What comes is the link, if it

@@ -4,6 +4,7 @@
 use super::kernel::Stream;
 use super::many::{ManyRun, Traffic};
 use super::memory::{MemoryRun, MemoryWork};
+use super::perftest::PerftestRun;
 use super::place::{Link, Napi, Place};
 use super::raw::{Load, RawPing};
 use super::rnic::{Door, KIBI_64, MEBI, Operation, Polling, RnicRun};
@@ -74,6 +75,7 @@ pub fn full() -> Vec<Case> {
         all.push(idle(1, polling));
     }
     all.extend(LOSSES.map(lossy).into_iter().flatten());
+    all.extend(PerftestRun::ALL.map(perftest));
     all.extend(loopback());
     all.extend(memory());
     once_each(all)
@@ -113,6 +115,7 @@ pub fn smoke() -> Vec<Case> {
     all.push(Case::new(place, kernel(false)));
     all.extend(pings(place));
     all.extend(Door::BOTH.map(|door| many(16, door)));
+    all.extend(PerftestRun::ALL.map(perftest));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all.push(raw(inline(JUMBO), Load::Nothing));
     let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
@@ -212,6 +215,10 @@ fn lossy(share: u16) -> Vec<Case> {
         rdma(place, without),
         Case::new(place, kernel(false)),
     ]
+}
+
+fn perftest(run: PerftestRun) -> Case {
+    Case::new(inline(1500), Work::Perftest(run))
 }
 
 /// Both ends on one host.
