@@ -5,6 +5,7 @@
 //! - `numbered.c`: queue pairs that are named by their number;
 //! - `ports.c`: local ports;
 //! - `requests.c`: lists of work requests, those made by calls, fences and memory windows;
+//! - `resize.c`: completion queues that grow;
 //! - `memory.c`: what happens to memory that is registered;
 //! - `loaded.cpp`: a C++ program that loads the libraries itself.
 
@@ -79,6 +80,11 @@ fn a_connection_comes_from_the_port_that_its_identifier_tells() {
 #[test]
 fn lists_calls_fences_and_memory_windows_do_what_their_manual_pages_promise() {
     run("verbs-requests", "requests.c", C);
+}
+
+#[test]
+fn a_completion_queue_grows_while_it_is_used_and_loses_nothing() {
+    run("verbs-resize", "resize.c", C);
 }
 
 #[test]

@@ -1,25 +1,29 @@
 //! Completion queues.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
-use rnic_ipc::ring::{CqConsumer, CqLook};
+use rnic_ipc::ring::CqConsumer;
 use rnic_ipc::wake::{Drained, WakeReceiver};
 use rnic_ipc::work::{
     Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
 };
 use rustix::event::{PollFd, PollFlags};
 
+mod rings;
+
+use rings::Rings;
+
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
 use crate::reactor::{LazyWatch, Place, Watch};
 use crate::spin::Spin;
-use crate::wait::{Deadline, lock};
+use crate::wait::Deadline;
 
 /// Entries copied out of the ring at once.
 const BATCH: usize = 16;
@@ -99,9 +103,7 @@ pub struct CompletionQueue {
 struct CqInner {
     context: Arc<Inner>,
     id: CqId,
-    depth: u32,
-    ring: Mutex<CqConsumer>,
-    look: CqLook,
+    rings: Rings,
     notify: WakeReceiver,
     /// Futures that wait for completions.
     watch: LazyWatch,
@@ -114,7 +116,7 @@ impl CompletionQueue {
     pub fn create(context: &Context, depth: u32) -> Result<Self, Error> {
         let context = context.inner();
         let request = Request::CreateCq { depth };
-        let (id, depth, made) = context.request_rings(&request, |response, fds| {
+        let (id, made) = context.request_rings(&request, |response, fds| {
             let Response::Cq { cq, depth } = response else {
                 return Err(unexpected(&response));
             };
@@ -124,7 +126,7 @@ impl CompletionQueue {
                     WakeReceiver::from_fd(notify),
                 ))
             });
-            Ok((cq, depth, made))
+            Ok((cq, made))
         })?;
         let (ring, notify) = match made {
             Ok(made) => made,
@@ -137,9 +139,7 @@ impl CompletionQueue {
         let inner = CqInner {
             context: context.clone(),
             id,
-            depth,
-            look: ring.look(),
-            ring: Mutex::new(ring),
+            rings: Rings::new(ring),
             notify,
             watch: LazyWatch::default(),
             spin: Spin::default(),
@@ -152,7 +152,29 @@ impl CompletionQueue {
 
     /// Entries.
     pub fn depth(&self) -> u32 {
-        self.inner.depth
+        self.inner.rings.depth()
+    }
+
+    /// Makes room for at least `depth` entries; one that has them stays as it is. Queue pairs may be at
+    /// work on it meanwhile, and completions stay in order. Who polls meanwhile waits.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and when the queue has overflowed. It is as it was then.
+    pub fn resize(&self, depth: u32) -> Result<(), Error> {
+        let Self { inner } = self;
+        inner.rings.grow(depth, || {
+            let request = Request::ResizeCq {
+                cq: inner.id,
+                depth,
+            };
+            inner.context.request_rings(&request, |response, fds| {
+                let Response::Cq { depth, .. } = response else {
+                    return Err(unexpected(&response));
+                };
+                let [memory] = descriptors::<1>(fds)?;
+                Ok(CqConsumer::attach_fd(memory, depth)?)
+            })
+        })
     }
 
     /// Its number, by which [`crate::EventSources`] names it.
@@ -189,7 +211,7 @@ impl CompletionQueue {
     /// trouble: [`Self::poll`] does.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.inner.look.is_empty()
+        self.inner.rings.is_empty()
     }
 
     #[inline]
@@ -211,11 +233,11 @@ impl CompletionQueue {
 
     #[inline(never)]
     fn take_some(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
-        let mut ring = lock(&self.inner.ring);
+        let mut rings = self.inner.rings.lock();
         let mut raw = [Completion::default(); BATCH];
         let mut count = 0;
         for out in out.chunks_mut(BATCH) {
-            let found = ring.poll(&mut raw[..out.len()])?;
+            let found = rings.poll(&mut raw[..out.len()])?;
             for (out, raw) in out.iter_mut().zip(&raw[..found]) {
                 *out = WorkCompletion::decode(raw)?;
             }
@@ -239,7 +261,7 @@ impl CompletionQueue {
         {
             watch.wake_all();
         }
-        lock(&self.inner.ring).arm(solicited_only);
+        self.inner.rings.lock().arm(solicited_only);
     }
 
     /// As [`Self::arm`], and wake-ups that wait on [`Self::fd`] stay there: each is one that
@@ -248,7 +270,7 @@ impl CompletionQueue {
         if self.leave_to_parent().is_err() {
             return;
         }
-        lock(&self.inner.ring).arm(solicited_only);
+        self.inner.rings.lock().arm(solicited_only);
     }
 
     /// Takes one wake-up off [`Self::fd`], if there is one. Never blocks.
@@ -274,7 +296,7 @@ impl CompletionQueue {
         if self.inner.notify.drain() == Drained::Woken {
             place.wake_others();
         }
-        lock(&self.inner.ring).arm(false);
+        self.inner.rings.lock().arm(false);
     }
 
     /// Where futures wait for completions.
@@ -338,7 +360,7 @@ impl CompletionQueue {
     /// Whether there is a completion to poll. Never blocks, and gives an engine that lives on this crate's
     /// calls no turn.
     pub fn has_completions(&self) -> Result<bool, Error> {
-        Ok(!self.inner.look.is_empty() && lock(&self.inner.ring).available()? > 0)
+        Ok(!self.is_empty() && self.inner.rings.lock().available()?)
     }
 
     /// Finds out whether the CQ overflowed or the daemon is gone.

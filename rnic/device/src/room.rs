@@ -60,9 +60,10 @@ impl Takes {
             | Request::Listen { .. }
             | Request::Connect { .. }
             | Request::StartCapture(_) => Self::Little,
-            Request::Hello { .. } | Request::CreateCq { .. } | Request::CreateSrq { .. } => {
-                Self::Much { heap: 0 }
-            }
+            Request::Hello { .. }
+            | Request::CreateCq { .. }
+            | Request::ResizeCq { .. }
+            | Request::CreateSrq { .. } => Self::Much { heap: 0 },
             Request::CreateQp(QpAttributes { sq_depth, .. }) => {
                 let depth = sq_depth.checked_next_power_of_two().unwrap_or(u32::MAX);
                 Self::Much {

@@ -249,6 +249,7 @@ impl ClientSession {
             Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
             Request::CreateCq { depth } => self.create_cq(turn, depth),
+            Request::ResizeCq { cq, depth } => self.resize_cq(turn, cq, depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),
             Request::CreateSrq { pd, depth, max_sge } => self.create_srq(turn, pd, depth, max_sge),
             Request::ArmSrq { srq, limit } => done(self.arm_srq(srq, limit)),

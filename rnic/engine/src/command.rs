@@ -95,6 +95,13 @@ pub enum Command {
         /// completion.
         notify: OwnedFd,
     },
+    /// Another ring for a completion queue that has not failed.
+    ReplaceCqRing {
+        /// Which.
+        cq: CqId,
+        /// The engine's end.
+        ring: CqProducer,
+    },
     /// No queue pair uses it any more.
     RemoveCq {
         /// Which.

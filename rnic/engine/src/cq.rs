@@ -84,6 +84,19 @@ impl CqTable {
         true
     }
 
+    /// Gives a CQ another ring, which takes its completions from now on. False, and nothing done, when there
+    /// is none of this name or it has failed.
+    pub fn replace_ring(&mut self, cq: CqId, mut ring: CqProducer) -> bool {
+        match self.queues.get_mut(cq.0) {
+            Some(entry) if entry.failed.is_none() => {
+                ring.follow(&entry.ring);
+                entry.ring = ring;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes a CQ away. False when there is none.
     pub fn remove(&mut self, cq: CqId) -> bool {
         self.dirty.retain(|other| *other != cq);

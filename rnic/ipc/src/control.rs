@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -116,6 +116,15 @@ pub enum Request {
     /// Reply: [`Response::Cq`] with two descriptors: the ring's memory, the notification socket.
     CreateCq {
         /// Least number of entries; rounded up to a power of two.
+        depth: u32,
+    },
+    /// A ring of more entries in place of the one that a completion queue has. Completions go into the
+    /// new one from then on; those in the old one stay there. An armed queue is armed in the new one.
+    /// Reply: [`Response::Cq`] with one descriptor: the new ring's memory.
+    ResizeCq {
+        /// Which.
+        cq: CqId,
+        /// Least number of entries; rounded up to a power of two. No fewer than it has.
         depth: u32,
     },
     /// Fails while queue pairs use it. Reply: [`Response::Done`].
@@ -277,7 +286,7 @@ pub enum Response {
         /// Index and key (RFC 5040 section 1.1).
         stag: u32,
     },
-    /// To [`Request::CreateCq`].
+    /// To [`Request::CreateCq`] and [`Request::ResizeCq`].
     Cq {
         /// Its name.
         cq: CqId,

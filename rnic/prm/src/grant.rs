@@ -53,6 +53,15 @@ grants! {
         /// Its STag.
         stag: Stag,
     }
+    /// Another ring for a completion queue.
+    CqResize {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        cq: CqId,
+        /// Entries of the new ring: a power of two.
+        depth: u32,
+    }
     /// A new completion queue.
     CqGrant {
         /// Whose.

@@ -33,9 +33,9 @@ mod users;
 pub use administrators::Administrators;
 pub use credentials::Credentials;
 pub use grant::{
-    AcceptGrant, ClientGrant, CqGrant, CqRemoval, ListenGrant, ListenerRemoval, QpGrant, QpRemoval,
-    QpUse, RegionGrant, RegionRevocation, RejectGrant, SrqGrant, SrqRemoval, SrqUse, Step,
-    Teardown,
+    AcceptGrant, ClientGrant, CqGrant, CqRemoval, CqResize, ListenGrant, ListenerRemoval, QpGrant,
+    QpRemoval, QpUse, RegionGrant, RegionRevocation, RejectGrant, SrqGrant, SrqRemoval, SrqUse,
+    Step, Teardown,
 };
 pub use limits::{Limits, Quota, Resource, kept_for_administrators};
 pub use pace::Pace;

@@ -102,6 +102,17 @@ impl Cq {
         Ok(())
     }
 
+    /// Makes it deeper, or leaves it as it is when it is deep enough.
+    pub(crate) fn resize(&self, cqe: u32) -> Outcome<()> {
+        if cqe == 0 {
+            return Err(Fail::of(Errno::INVAL, "a completion queue without entries"));
+        }
+        self.cq.resize(cqe)?;
+        let depth = c_int::try_from(self.cq.depth()).unwrap_or(c_int::MAX);
+        field!(self.abi, base.cqe).store(depth);
+        Ok(())
+    }
+
     pub(crate) fn rnic(&self) -> &CompletionQueue {
         &self.cq
     }

@@ -6,7 +6,7 @@ use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{QpAttributes, QpState, Refusal, Response};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::{CqProducer, QpLayout, QpMemory};
-use rnic_prm::{CqGrant, QpGrant};
+use rnic_prm::{CqGrant, CqResize, QpGrant};
 
 use super::{ClientSession, Granted, share};
 use crate::client::Turn;
@@ -43,6 +43,23 @@ impl ClientSession {
             notify: notify.into_fd(),
         })?;
         Ok(vec![memory, notified.into_fd()])
+    }
+
+    pub(super) fn resize_cq(&self, turn: &mut Turn, cq: CqId, depth: u32) -> Granted {
+        let resize = self.core().prm().resize_cq(self.id(), cq, depth)?;
+        let depth = *resize.depth();
+        let replaced = self.replace_cq_ring(turn, &resize);
+        self.core().prm().cq_resized(resize, replaced.is_ok());
+        Ok((Response::Cq { cq, depth }, vec![replaced?]))
+    }
+
+    fn replace_cq_ring(&self, turn: &mut Turn, resize: &CqResize) -> Result<OwnedFd, Refusal> {
+        let (ring, memory) = CqProducer::create(*resize.depth()).map_err(refuse::ring)?;
+        let memory = share(turn, memory)?;
+        let cq = *resize.cq();
+        self.core()
+            .execute(Command::ReplaceCqRing { cq, ring })
+            .map(|_| memory)
     }
 
     pub(super) fn destroy_cq(&self, cq: CqId) -> Result<(), Refusal> {

@@ -16,11 +16,15 @@ struct Setup {
     woken: OwnedFd,
 }
 
-fn setup(depth: u32) -> Setup {
+fn ring(depth: u32) -> (CqProducer, CqConsumer) {
     let size = CqProducer::memory_size(depth).unwrap();
     let memory = Arc::new(SharedMemory::private(size).unwrap());
     let producer = CqProducer::create_in(memory.clone(), depth).unwrap();
-    let consumer = CqConsumer::attach(memory, depth).unwrap();
+    (producer, CqConsumer::attach(memory, depth).unwrap())
+}
+
+fn setup(depth: u32) -> Setup {
+    let (producer, consumer) = ring(depth);
     let (notify, woken) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -138,4 +142,32 @@ fn a_removed_cq_is_gone_with_all_that_was_to_be_told() {
     s.table.flush_wakeups();
     assert_eq!(s.table.poll_failure(), None);
     assert_eq!(wakeups(&s.woken), 0);
+}
+
+#[test]
+fn another_ring_takes_what_comes_and_is_armed_as_the_first_was() {
+    let mut s = setup(2);
+    let mut out = [Completion::default(); 8];
+    s.table.push(CQ, &completion(1), false).unwrap();
+    s.table.flush_wakeups();
+    s.consumer.arm(true);
+    let (producer, mut second) = ring(8);
+    assert!(s.table.replace_ring(CQ, producer));
+    for wr_id in 2..6 {
+        s.table.push(CQ, &completion(wr_id), false).unwrap();
+    }
+    s.table.flush_wakeups();
+    assert_eq!(wakeups(&s.woken), 0, "for solicited ones only");
+    s.table.push(CQ, &completion(6), true).unwrap();
+    s.table.flush_wakeups();
+    assert_eq!(wakeups(&s.woken), 1);
+    assert_eq!(s.consumer.poll(&mut out), Ok(1));
+    assert_eq!(second.poll(&mut out), Ok(5));
+    assert_eq!(out[0].wr_id, 2);
+
+    assert!(!s.table.replace_ring(CqId(4), ring(8).0), "no such queue");
+    for wr_id in 0..9 {
+        let _ = s.table.push(CQ, &completion(wr_id), false);
+    }
+    assert!(!s.table.replace_ring(CQ, ring(16).0), "it has overflowed");
 }

@@ -76,6 +76,12 @@ impl CqProducer {
         self.ring.capacity()
     }
 
+    /// Takes over from the ring of the same queue before: it is armed if that was.
+    pub fn follow(&mut self, before: &Self) {
+        let armed = before.ring.flag().swap(0, Ordering::AcqRel);
+        self.ring.flag().store(armed, Ordering::Release);
+    }
+
     /// Puts a completion, visible to the client at once. Ask [`Self::take_armed`] afterwards.
     pub fn push(&mut self, completion: &Completion) -> Result<(), CqPushError> {
         if self.free == 0 {

@@ -137,6 +137,10 @@ fn requests() -> Vec<Request> {
         },
         Request::DeregisterMemory { stag: 1 },
         Request::CreateCq { depth: 1 },
+        Request::ResizeCq {
+            cq: CqId(1),
+            depth: 1,
+        },
         Request::DestroyCq { cq: CqId(1) },
         Request::CreateSrq {
             pd: PdId(1),

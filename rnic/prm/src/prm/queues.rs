@@ -5,7 +5,7 @@ use rnic_ipc::id::{ClientId, CqId, QpNum};
 
 use super::rings::WorkQueue;
 use super::{Cq, Prm, Qp};
-use crate::grant::{CqGrant, CqRemoval, QpGrant, QpRemoval, QpUse};
+use crate::grant::{CqGrant, CqRemoval, CqResize, QpGrant, QpRemoval, QpUse};
 use crate::limits::Resource;
 use crate::refusal::{self, Kind};
 use crate::refused::Single;
@@ -45,6 +45,46 @@ impl Prm {
     /// The completion queue did not come about.
     pub fn cq_failed(&mut self, grant: CqGrant) {
         self.forget_cq(grant.cq);
+    }
+
+    /// Another ring, of at least `depth` entries and of no fewer than there are. Until it is there both
+    /// rings count.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject`; `Malformed` for a depth of 0 or for fewer entries than there are; `Limit`.
+    pub fn resize_cq(
+        &mut self,
+        client: ClientId,
+        cq: CqId,
+        depth: u32,
+    ) -> Result<CqResize, Refusal> {
+        self.check_range("a completion queue", depth, Single::CqDepth)?;
+        let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
+        let slot = self
+            .cqs
+            .live(client, cq.0)
+            .ok_or_else(|| refusal::unknown(Kind::Cq, cq))?;
+        let has = slot.object.depth;
+        if depth < has {
+            return Err(refusal::malformed(format!(
+                "completion queue {cq} can't have {depth} entries in place of {has}: ask for no fewer"
+            )));
+        }
+        let amounts = [(Resource::RingEntries, depth.into())];
+        self.check_quota(client, &amounts)?;
+        self.charge(client, &amounts);
+        Ok(CqResize { client, cq, depth })
+    }
+
+    /// The shard has the new ring, or could not take it.
+    pub fn cq_resized(&mut self, resize: CqResize, done: bool) {
+        let CqResize { client, cq, depth } = resize;
+        let unused = match self.cqs.get_mut(cq.0) {
+            Some(slot) if done => std::mem::replace(&mut slot.object.depth, depth),
+            _ => depth,
+        };
+        self.discharge(client, &[(Resource::RingEntries, unused.into())]);
     }
 
     /// Begins to remove a completion queue.

@@ -61,7 +61,11 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
         8 => Request::CreateCq {
             depth: chance.odd32(),
         },
-        9 => Request::DestroyCq { cq },
+        9 if chance.one_in(2) => Request::DestroyCq { cq },
+        9 => Request::ResizeCq {
+            cq,
+            depth: chance.odd32(),
+        },
         10 => Request::CreateSrq {
             pd,
             depth: chance.odd32(),

@@ -93,6 +93,12 @@ impl Ctl {
                     )));
                 }
             }
+            Command::ReplaceCqRing { cq, ring } => {
+                found(
+                    dp.tables.cqs.replace_ring(cq, ring),
+                    "usable completion queue",
+                )?;
+            }
             Command::RemoveCq { cq } => found(dp.tables.cqs.remove(cq), "completion queue")?,
             Command::AddSrq {
                 client,

@@ -69,6 +69,33 @@ fn bytes_and_ring_entries_are_counted_together() {
 }
 
 #[test]
+fn both_rings_of_a_queue_that_grows_count_until_one_is_gone() {
+    let mut prm = Prm::new(tight());
+    let us = client(&mut prm);
+    let other = client(&mut prm);
+    let grant = prm.create_cq(us, 256).unwrap();
+    let cq = *grant.cq();
+    prm.cq_created(grant);
+    let held = |prm: &Prm| prm.usage.held(Resource::RingEntries);
+    names(prm.resize_cq(us, cq, 1024), "ring_entries");
+    names(prm.resize_cq(us, cq, 0x10_0000), "cq_depth");
+    for (who, depth) in [(us, 0), (us, 128), (other, 512)] {
+        assert!(prm.resize_cq(who, cq, depth).is_err(), "{depth}");
+    }
+    assert_eq!(held(&prm), 256);
+    let failing = prm.resize_cq(us, cq, 500).unwrap();
+    assert_eq!(held(&prm), 768);
+    prm.cq_resized(failing, false);
+    assert_eq!(held(&prm), 256);
+    let resize = prm.resize_cq(us, cq, 500).unwrap();
+    prm.cq_resized(resize, true);
+    assert_eq!(held(&prm), 512);
+    let removal = prm.destroy_cq(us, cq).unwrap();
+    prm.cq_removed(removal);
+    assert_eq!(held(&prm), 0);
+}
+
+#[test]
 fn the_devices_limits_hold_over_all_clients() {
     let limits = Limits {
         per_client: Limits::default().per_client,
