@@ -9,7 +9,7 @@ use super::ground::{End, ended};
 use super::place::Place;
 use super::rnic::{Daemons, MEBI, Polling, size_name};
 use super::{Figures, GBIT, Ground, MESSAGES, P50, P99, P999};
-use crate::lab::{Command, Finished, Process};
+use crate::lab::{Command, Process};
 
 /// How long a server may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(20);
@@ -58,25 +58,24 @@ impl PerftestRun {
             Self::WriteLatency => format!("ib_write_lat -R -F -s 64 -n {}", count(ROUND_TRIPS)),
         }
     }
+}
 
-    fn figures(self, client: &Finished) -> Result<Figures, String> {
-        let table = client.stdout.lines().map(numbers);
-        let row = table.max_by_key(Vec::len).unwrap_or_default();
-        let found = match (self, &row[..]) {
-            // #bytes #iterations peak average rate
-            (Self::WriteBandwidth(_), [_, _, _, average, millions]) => {
-                Some(vec![(GBIT, *average), (MESSAGES, millions * 1e6)])
-            }
-            // #bytes #iterations min max typical average deviation 99 % 99.9 %, all of half a round trip
-            (Self::WriteLatency, [_, _, _, _, typical, _, _, p99, p999]) => {
-                let both_ways = [(P50, typical), (P99, p99), (P999, p999)];
-                Some(both_ways.map(|(name, half)| (name, half * 2.0)).into())
-            }
-            _ => None,
-        };
-        let found = found.ok_or_else(|| format!("no figures in {client}"))?;
-        Ok(found.into_iter().collect())
-    }
+/// What a client of perftest's says: of bandwidth with `--report_gbits`, or of latency, whose half round
+/// trips are whole ones here.
+#[must_use]
+pub fn figures(stdout: &str) -> Option<Figures> {
+    let row = stdout.lines().map(numbers).max_by_key(Vec::len)?;
+    let found = match row[..] {
+        // #bytes #iterations peak average rate
+        [_, _, _, average, millions] => vec![(GBIT, average), (MESSAGES, millions * 1e6)],
+        // #bytes #iterations min max typical average deviation 99 % 99.9 %
+        [_, _, _, _, typical, _, _, p99, p999] => {
+            let halves = [(P50, typical), (P99, p99), (P999, p999)];
+            halves.map(|(name, half)| (name, half * 2.0)).into()
+        }
+        _ => return None,
+    };
+    Some(found.into_iter().collect())
 }
 
 /// The numbers of a line of nothing else.
@@ -109,7 +108,7 @@ pub(super) fn run(ground: &Ground, place: Place, run: PerftestRun) -> Result<Fig
         }
         ended(server, ground.limit())?;
         daemons.stop(ground.limit())?;
-        return run.figures(&client);
+        return figures(&client.stdout).ok_or_else(|| format!("no figures in {client}"));
     }
     Err(format!("{line}: the client was rejected {ATTEMPTS} times"))
 }
@@ -133,9 +132,12 @@ mod tests {
 
     #[test]
     fn the_numbers_of_a_table_are_its_longest_row_of_numbers() {
-        assert_eq!(numbers(" 65536  5000   0.10  4.25   0.0081 ").len(), 5);
-        assert!(numbers(" #bytes     #iterations    BW peak[Gb/sec]").is_empty());
-        assert!(numbers(" Connection type : RC").is_empty());
+        let said = " Connection type : RC\n #bytes #iterations BW peak[Gb/sec]\n 65536 50 5.1 4.25 0.0081\n";
+        let found = figures(said).unwrap();
+        assert_eq!((found[GBIT], found[MESSAGES]), (4.25, 8100.0));
+        let said = "  64  100  23.1  2552.0  24.5  31.7  4.0  277.3  2051.8 \n";
+        assert_eq!(figures(said).unwrap()[P50], 49.0);
+        assert_eq!(figures("Couldn't connect to 198.18.1.2:18515\n"), None);
     }
 
     #[test]
