@@ -1,8 +1,9 @@
 //! Which plots there are.
 
 use super::many::Traffic;
-use super::place::Link;
-use super::results::Results;
+use super::place::{Link, Napi, Place};
+use super::raw::RawPing;
+use super::results::{Results, Row};
 use super::rnic::{Operation, RnicRun, size_name};
 use super::svg::{Line, Plot, Scale};
 use super::{GBIT, P50, P90, P99, P999, Work};
@@ -98,24 +99,38 @@ fn latency(results: &Results) -> Plot {
     for row in &results.rows {
         for (at, (figure, _)) in percentiles.iter().enumerate() {
             if let Some(latency) = row.summary(figure) {
-                add(
-                    &mut lines,
-                    row.case.name.clone(),
-                    (at as f64, latency.median),
-                );
+                add(&mut lines, ping_name(row), (at as f64, latency.median));
             }
         }
     }
-    let marks = percentiles.iter().enumerate();
+    let shown = |at: usize| lines.iter().any(|line: &Line| line.points.len() > at);
+    let marks = percentiles.iter().enumerate().filter(|(at, _)| shown(*at));
     Plot {
         title: "Round trip of 64 bytes".into(),
         labels: ["percentile".into(), "microseconds".into()],
-        scales: [Scale::Linear, Scale::Logarithmic],
+        scales: [Scale::Linear, Scale::Linear],
         marks: marks
             .map(|(at, (_, name))| (at as f64, (*name).to_owned()))
             .collect(),
         lines,
     }
+}
+
+/// A round trip in words, where it is one of those that are compared first; else the case's name.
+fn ping_name(row: &Row) -> String {
+    let compared = row.case.place == Some(Place::cable(1500, Napi::Inline));
+    match &row.case.work {
+        Work::RawPing(RawPing::AS_WRITE) if compared => "raw AF_XDP frames",
+        Work::Rnic(run) if compared && run.name() == "write-64-ping-embedded" => {
+            "RDMA Write, RNIC embedded"
+        }
+        Work::Rnic(run) if compared && run.name() == "write-64-ping-daemon" => {
+            "RDMA Write, RNIC in daemons"
+        }
+        Work::KernelPing if compared => "kernel TCP",
+        _ => &row.case.name,
+    }
+    .to_owned()
 }
 
 /// Adds a point to the line of a name, from left to right.
@@ -153,7 +168,10 @@ mod tests {
         let lines = by_size(&results).lines;
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert_eq!(lines[0].points, [(64.0, 1.0), (1_048_576.0, 9.0)]);
-        assert_eq!(latency(&results).lines[0].points, [(0.0, 4.0)]);
+        let latency = latency(&results);
+        assert_eq!(latency.lines[0].points, [(0.0, 4.0)]);
+        assert_eq!(latency.lines[0].name, "raw AF_XDP frames");
+        assert_eq!(latency.marks.len(), 1, "{:?}", latency.marks);
         let points = &by_queue_pairs(&results).lines[0].points;
         assert_eq!(*points, [(1.0, 8.0), (16.0, 7.0)]);
         assert_eq!(all(&results).len(), 3);
