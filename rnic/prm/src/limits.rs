@@ -4,6 +4,7 @@
 //! name, and nothing else happens.
 
 use rnic_ipc::control::Refusal;
+use rnic_ipc::ring::RING_SLOTS_MAX;
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
 
 use crate::refusal;
@@ -154,7 +155,8 @@ impl Default for Limits {
             users: Users::default(),
             device: Quota::DEVICE,
             queue_depth: 16_384,
-            cq_depth: 65_536,
+            // As much as libfabric's ofi_rxm asks for: 256 entries for each of 1024 peers.
+            cq_depth: RING_SLOTS_MAX,
             sges: MAX_SGE as u32,
             inline_bytes: MAX_INLINE as u32,
             backlog: 1024,

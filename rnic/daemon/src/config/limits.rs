@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use rnic_device::{Limits, PortRanges, Quota, Resource, UserLimits, Users};
+use rnic_ipc::ring::RING_SLOTS_MAX;
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
 use toml::de::{DeTable, DeValue};
 
@@ -11,8 +12,6 @@ use crate::names;
 
 /// What the shards' tables of clients are made for.
 const CLIENTS_MOST: u32 = 65_536;
-/// A ring has no more entries.
-const DEPTH_MOST: u32 = 65_536;
 
 /// The tables of a file that say something of limits.
 #[derive(Debug, Default)]
@@ -96,8 +95,8 @@ fn device(reader: &mut Reader<'_>, table: &DeTable<'_>, limits: &mut Limits) {
         }
         let (place, range) = match at.key {
             "clients" => (&mut limits.clients, 1..=CLIENTS_MOST),
-            "queue_depth" => (&mut limits.queue_depth, 1..=DEPTH_MOST),
-            "cq_depth" => (&mut limits.cq_depth, 1..=DEPTH_MOST),
+            "queue_depth" => (&mut limits.queue_depth, 1..=RING_SLOTS_MAX),
+            "cq_depth" => (&mut limits.cq_depth, 1..=RING_SLOTS_MAX),
             "sges" => (&mut limits.sges, 1..=MAX_SGE as u32),
             "inline_bytes" => (&mut limits.inline_bytes, 0..=MAX_INLINE as u32),
             "backlog" => (&mut limits.backlog, 1..=CLIENTS_MOST),

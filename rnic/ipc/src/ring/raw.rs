@@ -18,7 +18,7 @@ use crate::shm::{OutOfBounds, SharedMemory, ShmError};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The most entries of a ring.
-pub const RING_SLOTS_MAX: u32 = 65536;
+pub const RING_SLOTS_MAX: u32 = 1 << 18;
 
 /// Bytes of a cache line; the two ends' words don't share one.
 const LINE: usize = 64;

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 
 use super::{TURNS, private};
 use crate::ring::{
-    QpMemory, RingFull, WorkQueueConsumer, WorkQueueProducer, WorkRequest, slots_for,
+    QpMemory, RING_SLOTS_MAX, RingFull, WorkQueueConsumer, WorkQueueProducer, WorkRequest,
+    slots_for,
 };
 use crate::work::{MAX_INLINE, MAX_SGE, Operands, Sge, WorkSlot, WrOpcode};
 
@@ -205,7 +206,7 @@ fn slots_hold_the_depth_that_was_asked_for() {
             "{depth} {max_sge}"
         );
     }
-    assert!(QpMemory::slots(65537, 1).is_err());
+    assert!(QpMemory::slots(RING_SLOTS_MAX + 1, 1).is_err());
     assert!(QpMemory::slots(u32::MAX, u32::MAX).is_err());
 }
 

@@ -1,5 +1,7 @@
 //! Every limit holds, for a client and for all, and says its name.
 
+use rnic_ipc::ring::RING_SLOTS_MAX;
+
 use super::*;
 use crate::{Quota, Resource};
 
@@ -249,10 +251,13 @@ fn a_ring_is_charged_as_it_is_made() {
 
 #[test]
 fn a_queue_that_no_ring_holds_is_refused_in_the_clients_own_numbers() {
-    let mut prm = prm();
+    let depth = RING_SLOTS_MAX;
+    let mut prm = Prm::new(Limits {
+        queue_depth: depth,
+        ..Limits::default()
+    });
     let us = household(&mut prm);
     let good = attributes(us.pd, us.cq, us.cq);
-    let depth = prm.limits().queue_depth;
     let mut refuse = |attributes: QpAttributes, words: [&str; 3]| {
         let refusal = prm.create_qp(us.client, attributes).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
@@ -266,26 +271,26 @@ fn a_queue_that_no_ring_holds_is_refused_in_the_clients_own_numbers() {
         max_sge: 32,
         ..good.clone()
     };
-    refuse(sends, ["a send queue", "max_sge 32", "at most 7281"]);
+    refuse(sends, ["a send queue", "max_sge 32", "at most 29127"]);
     // 512 bytes take 32 places.
     let inline = QpAttributes {
         sq_depth: depth,
         max_inline: 512,
         ..good.clone()
     };
-    refuse(inline, ["16384", "max_inline 512", "at most 7281"]);
+    refuse(inline, ["262144", "max_inline 512", "at most 29127"]);
     let receives = QpAttributes {
         rq_depth: depth,
         max_sge: 32,
         ..good.clone()
     };
-    refuse(receives, ["a receive queue", "max_sge 32", "at most 7281"]);
+    refuse(receives, ["a receive queue", "max_sge 32", "at most 29127"]);
     let shared = prm.create_srq(us.client, us.pd, depth, 32).unwrap_err();
     assert_eq!(shared.code, RefusalCode::Limit);
-    assert!(shared.message.contains("at most 7281"), "{shared}");
+    assert!(shared.message.contains("at most 29127"), "{shared}");
     // And what it says is so.
     let fits = QpAttributes {
-        sq_depth: 7281,
+        sq_depth: 29127,
         max_sge: 32,
         ..good
     };
