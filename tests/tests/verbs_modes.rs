@@ -34,7 +34,7 @@ fn two_programs_of_one_host_meet_by_the_loopback() {
     let run = |line: &str| programs.with(host, &variable, line);
     for address in ["127.0.0.1", "::1"] {
         let server = run(&format!("rping -s -a {address} -C 5 -V")).spawn();
-        let client = format!("rping -c -a {address} -C 5 -V");
+        let client = format!("rping -c -I {address} -a {address} -C 5 -V");
         until_it_connects("rping's server listens", || run(&client).run());
         let _ = server.finish(NOTICE).success();
     }

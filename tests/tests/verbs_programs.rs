@@ -1,12 +1,7 @@
 //! Debian's programs of the verbs, unmodified, between two daemons.
 
-use std::time::Duration;
-
 use rnic_tests::lab::{Family, Finished, INTERFACE};
 use rnic_tests::programs::Programs;
-use rnic_tests::wait;
-
-const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn an_interface_is_a_device() {
@@ -178,42 +173,6 @@ fn qperf_forks_a_server_for_each_measurement() {
     }
     assert!(server.running());
     server.kill();
-}
-
-/// libfabric's server listens at the address of `localhost`, for which there is no option: so its host has
-/// an address of the RNIC's under that name.
-#[test]
-fn libfabric_moves_messages_by_verbs_and_by_rxm_over_them() {
-    let programs = Programs::new("verbs-libfabric");
-    let listed = programs.on_a("fi_info -p verbs").run().success();
-    assert!(listed.stdout.contains("FI_PROTO_IWARP"), "{listed}");
-    let hosts = programs.pair.lab.directory().join("hosts");
-    let line = format!("{} localhost\n", programs.address());
-    std::fs::write(&hosts, line).expect("the lab's directory is ours");
-    for (provider, kind) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
-        let pingpong = format!("fi_pingpong -p {provider} -e {kind} -I 10 -c");
-        // A completion queue of rxm has places for as many peers.
-        let server = programs
-            .on_b("env FI_UNIVERSE_SIZE=16 sh -c")
-            .arg(format!(
-                "mount --bind {} /etc/hosts && exec {}",
-                hosts.display(),
-                pingpong.replace(';', "\\;")
-            ))
-            .spawn();
-        wait::until(
-            "the server waits for its client's TCP connection",
-            LIMIT,
-            || {
-                let listening = programs.pair.b.namespace.command("ss").arg("-Hltn").run();
-                listening.stdout.contains(":47592").then_some(())
-            },
-        );
-        let client = format!("env FI_UNIVERSE_SIZE=16 {pingpong} {}", programs.address());
-        let client = programs.on_a(&client).run().success();
-        assert!(client.stdout.contains("1m"), "{client}");
-        let _ = server.finish(LIMIT).success();
-    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub(crate) fn backlog_within(session: &Session, wanted: c_int) -> Outcome<u32> {
     Ok(wanted.unwrap_or(most).min(most))
 }
 
-/// Listens by `listen` at an address of the device that has it, or of a wildcard at each place that it
+/// Listens by `listen` at an address, at the device that has it, or of a wildcard at each place that it
 /// stands for, all with the port of the first one. The port.
 pub(crate) fn listen_everywhere(
     local: SocketAddr,
@@ -104,6 +104,9 @@ pub(crate) fn listen_everywhere(
 ) -> Outcome<u16> {
     let places = match bound {
         Some(session) => vec![(session, local.ip())],
+        None if local.ip().is_loopback() => {
+            vec![(Process::current().session_at(local.ip())?, local.ip())]
+        }
         None => everywhere(local, only_own_family)?,
     };
     let mut port = local.port();

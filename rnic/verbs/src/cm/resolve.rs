@@ -14,7 +14,8 @@ use crate::process::Process;
 use crate::session::Session;
 
 impl CmId {
-    /// Binds it to an address, and to the device that has it. A wildcard is of no device yet.
+    /// Binds it to an address, and to the device that has it. A wildcard is of no device yet; as with the
+    /// kernel's connection manager a loopback address isn't either, because every device may have it.
     pub(crate) fn bind(&self, local: SocketAddr) -> Outcome<()> {
         let local = match local.ip().is_unspecified() {
             true => local,
@@ -24,7 +25,7 @@ impl CmId {
         if state.local.is_some() {
             return Err(Fail::of(Errno::INVAL, "the identifier is bound already"));
         }
-        if local.ip().is_unspecified() {
+        if is_of_no_device(local.ip()) {
             // What listening needs: some programs tell their peers the port before they listen.
             for session in Process::current().sessions()? {
                 session.shared()?;
@@ -57,16 +58,21 @@ impl CmId {
         {
             self.bind(source)?;
         }
-        let bound = self
-            .state()
-            .local
-            .filter(|local| !local.ip().is_unspecified());
-        if bound.is_none() {
-            let (session, local) = way_toward(remote)?;
+        let (local, bound) = {
+            let state = self.state();
+            (state.local, state.session.is_some())
+        };
+        if !bound {
+            let (session, address) = match local.map(|local| local.ip()) {
+                Some(address) if address.is_loopback() => {
+                    (Process::current().session_at(address)?, address)
+                }
+                _ => way_toward(remote)?,
+            };
+            let port = local.map_or(0, |local| local.port());
             let mut state = self.state();
-            let port = state.local.map_or(0, |local| local.port());
             self.bind_to(&mut state, &session)?;
-            self.set_local(&mut state, SocketAddr::new(local, port));
+            self.set_local(&mut state, SocketAddr::new(address, port));
         }
         self.set_remote(&mut self.state(), remote);
         self.tell(RDMA_CM_EVENT_ADDR_RESOLVED, Details::default());
@@ -84,6 +90,11 @@ impl CmId {
         self.tell(RDMA_CM_EVENT_ROUTE_RESOLVED, Details::default());
         Ok(())
     }
+}
+
+/// Whether binding to an address leaves open by which device peers come.
+fn is_of_no_device(address: IpAddr) -> bool {
+    address.is_unspecified() || address.is_loopback()
 }
 
 /// The device that leads to a peer, and the address that it has there.
