@@ -1,7 +1,7 @@
 //! Programs of the verbs as Debian builds them, run on the RNIC: two hosts with a daemon each, and this
 //! build's `librnic_verbs.so` under the names that programs are linked with.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -99,6 +99,23 @@ impl Programs {
     #[must_use]
     pub fn with(&self, namespace: &Namespace, variable: &str, line: &str) -> Command {
         self.library.with(namespace, variable, line)
+    }
+
+    /// A script that runs a command on `b`, as `ssh` would: its arguments are a host, which is `b` whatever it
+    /// says, and the words of the command.
+    #[must_use]
+    pub fn remote_shell(&self) -> PathBuf {
+        let daemon = &self.pair.daemon_b;
+        let script = format!(
+            "#!/bin/sh\nshift\nexec ip netns exec {} env LD_LIBRARY_PATH={} RNIC_SOCKET={} sh -c \"$*\"\n",
+            daemon.namespace().name(),
+            self.library.0.display(),
+            daemon.socket().display(),
+        );
+        let place = self.pair.lab.directory().join("remote-shell");
+        std::fs::write(&place, script).expect("the lab's directory is ours");
+        std::fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        place
     }
 
     /// Runs a server on `b`, and when it listens a client on `a`, to both ends.
