@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-enum { SIZE = 4096, RECEIVES = 4, BACKLOG = 4, WRITTEN = 1000 };
+enum { SIZE = 4096, RECEIVES = 4, BACKLOG = 4, WRITTEN = 1000, GIDS = 64 };
 static const uint32_t IMMEDIATE = 0x12345678;
 static char memory[SIZE] __attribute__((aligned(4096)));
 
@@ -208,6 +208,8 @@ static void check_absent(struct rdma_cm_id *id)
 	CHECK(!ibv_create_qp(id->pd, &init) && errno == EOPNOTSUPP);
 	init.qp_type = IBV_QPT_RC;
 	CHECK((qp = ibv_create_qp(id->pd, &init)));
+	/* As drivers of iWARP have it. */
+	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_INIT);
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 	attr.qp_state = IBV_QPS_RTR;
 	CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EOPNOTSUPP);
@@ -303,10 +305,12 @@ static void check_attributes(struct rdma_cm_id *id)
 	struct ibv_device_attr_ex device;
 	struct ibv_port_attr port;
 	struct ibv_qp_attr attr;
+	struct ibv_gid_entry gids[GIDS];
 	struct ibv_cq_ex *cq;
 
 	CHECK(id->verbs->device->transport_type == IBV_TRANSPORT_IWARP);
 	CHECK(!ibv_query_device_ex(id->verbs, NULL, &device) && device.orig_attr.max_sge > 1);
+	CHECK(device.orig_attr.vendor_id);
 	CHECK(!ibv_query_port(id->verbs, 1, &port) && port.state == IBV_PORT_ACTIVE);
 	CHECK(ibv_query_port(id->verbs, 2, &port) == EINVAL);
 	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &made));
@@ -321,6 +325,11 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 	init.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	CHECK(!ibv_create_cq_ex(id->verbs, &init) && errno == EOPNOTSUPP);
+	CHECK(!ibv_create_cq(id->verbs, device.orig_attr.max_cqe + 1, NULL, NULL, 0) && errno == EINVAL);
+	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, id->verbs->num_comp_vectors) && errno == EINVAL);
+	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, -1) && errno == EINVAL);
+	CHECK(ibv_query_gid_table(id->verbs, gids, GIDS, 0) == port.gid_tbl_len);
+	CHECK(ibv_query_gid_table(id->verbs, gids, port.gid_tbl_len - 1, 0) == -EINVAL);
 }
 
 static void *destroy_srq(void *srq)

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
+use crate::device::COMPLETION_VECTORS;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::{Use, Users};
@@ -43,12 +44,18 @@ pub(crate) struct CqInit {
     pub(crate) cqe: u32,
     pub(crate) cq_context: Ptr<c_void>,
     pub(crate) channel: Ptr<ibv_comp_channel>,
+    /// Of those that the context has.
+    pub(crate) vector: u32,
 }
 
 impl Cq {
     pub(crate) fn create(context: &Arc<Context>, init: &CqInit) -> Outcome<Arc<Self>> {
         if init.cqe == 0 {
             return Err(Fail::of(Errno::INVAL, "a completion queue without entries"));
+        }
+        if init.vector >= COMPLETION_VECTORS {
+            let why = format!("completion vector {} of {COMPLETION_VECTORS}", init.vector);
+            return Err(Fail::of(Errno::INVAL, why));
         }
         let channel = match init.channel.is_null() {
             true => None,
@@ -58,7 +65,15 @@ impl Cq {
                 Some((channel, usage))
             }
         };
-        let cq = CompletionQueue::create(context.rnic(), init.cqe)?;
+        let cq = CompletionQueue::create(context.rnic(), init.cqe);
+        let cq = cq.map_err(|error| {
+            let info = context.session().info();
+            match info.is_ok_and(|info| init.cqe > info.limits.cq_depth) {
+                // More than `max_cqe`, so that it is no shortage of memory.
+                true => Fail::of(Errno::INVAL, error.to_string()),
+                false => Fail::from(error),
+            }
+        })?;
         let abi = Shared::zeroed(|abi: &mut ibv_cq_ex| {
             abi.base.context = context.abi_ptr();
             abi.base.channel = init.channel;

@@ -21,6 +21,13 @@ zeroable!(ibv_device, ibv_device_attr, ibv_port_attr);
 /// `rdma_conn_param` can say, rounded down.
 pub(crate) const MAX_READS: u8 = 128;
 
+/// How many completion vectors there are: the daemon serves all queues of an interface in one thread.
+pub(crate) const COMPLETION_VECTORS: u32 = 1;
+
+/// What a device of software without a vendor has in place of the vendor's number, as `rxe` does. 0 would be
+/// somebody's (IEEE OUI 00-00-00).
+const NO_VENDOR: u32 = 0xff_ffff;
+
 /// The greatest message: what a Send or Write may be long (RFC 5040 section 5.1, RFC 5041 section 5).
 const MAX_MESSAGE: u32 = u32::MAX;
 
@@ -122,6 +129,7 @@ pub(crate) fn attributes(info: &DeviceInfo) -> ibv_device_attr {
     attr.max_mr_size = limits.registered_bytes;
     // Regions begin and end at any byte.
     attr.page_size_cap = u64::MAX << 12;
+    attr.vendor_id = NO_VENDOR;
     attr.max_qp = int(limits.queue_pairs);
     attr.max_qp_wr = int(info.max_queue_depth);
     attr.device_cap_flags =

@@ -378,6 +378,11 @@ pub(crate) fn long(call: &str, body: impl FnOnce() -> Outcome<isize>) -> isize {
     run(call, body).unwrap_or(-1)
 }
 
+/// The body of a verb that returns how many there are, or an error's number, negative.
+pub(crate) fn count(call: &str, body: impl FnOnce() -> Outcome<isize>) -> isize {
+    run(call, body).unwrap_or_else(|errno| -(errno.raw_os_error() as isize))
+}
+
 /// The body of a call that returns a pointer, or null and sets `errno`.
 pub(crate) fn ptr<T>(call: &str, body: impl FnOnce() -> Outcome<Ptr<T>>) -> Ptr<T> {
     run(call, body).unwrap_or(Ptr::NULL)

@@ -159,13 +159,10 @@ impl Qp {
         *lock(&self.reads) = [u8_of(ord), u8_of(ird)];
     }
 
-    /// The state in the verbs' words. RESET and INIT are one to the RNIC.
+    /// The state in the verbs' words. RESET and INIT are one to an RNIC, and iWARP's drivers tell it as INIT.
     pub(crate) fn state(&self) -> Outcome<c_int> {
-        let noted = field!(self.abi, base.state).load();
         let state = match self.qp.state()? {
-            QpState::Idle if noted == IBV_QPS_INIT => IBV_QPS_INIT,
-            QpState::Idle => IBV_QPS_RESET,
-            QpState::Connecting => IBV_QPS_INIT,
+            QpState::Idle | QpState::Connecting => IBV_QPS_INIT,
             QpState::Rts => IBV_QPS_RTS,
             QpState::Closing => IBV_QPS_SQD,
             QpState::Terminate => IBV_QPS_SQE,
@@ -205,7 +202,7 @@ impl Qp {
         let (wanted, found) = (attr.qp_state, self.state()?);
         match (found, wanted) {
             (_, IBV_QPS_ERR) => self.qp.fail()?,
-            (IBV_QPS_RESET | IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
+            (IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
             (IBV_QPS_ERR, IBV_QPS_RESET) => {
                 self.qp.reset()?;
                 self.leave_connection();

@@ -234,6 +234,7 @@ fn create_cq(
         cqe: depth.max(1),
         cq_context,
         channel: channel.abi_ptr(),
+        vector: 0,
     };
     let cq = Cq::create(context, &init)?;
     cq.request_notification(false);

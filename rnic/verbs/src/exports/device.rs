@@ -88,19 +88,21 @@ exports! {
         Ok(())
     }
 
-    "IBVERBS_1.11" long fn _ibv_query_gid_table(
+    "IBVERBS_1.11" count fn _ibv_query_gid_table(
         context: Ptr<ibv_context>, entries: Ptr<ibv_gid_entry>, most: usize, _flags: u32, size: usize,
     ) -> isize {
         let info = context.object::<Context>()?.session().info()?;
         if size != size_of::<ibv_gid_entry>() {
             return Err(Fail::of(Errno::INVAL, format!("GID entries of {size} bytes")));
         }
-        let mut count = 0;
-        for (index, address) in info.addresses.iter().take(most).enumerate() {
-            entries.at(index).write(gid_entry(device::gid(*address), index as u32));
-            count += 1;
+        let found = info.addresses.len();
+        if found > most {
+            return Err(Fail::of(Errno::INVAL, format!("place for {most} GIDs, but there are {found}")));
         }
-        Ok(count)
+        for (index, address) in info.addresses.iter().enumerate() {
+            entries.at(index).write(gid_entry(device::gid(*address), index as u32));
+        }
+        Ok(found as isize)
     }
 
     "IBVERBS_PRIVATE_34" cm fn ibv_query_gid_type(

@@ -76,10 +76,11 @@ exports! {
     }
 
     "IBVERBS_1.1" ptr fn ibv_create_cq(
-        context: Ptr<ibv_context>, cqe: c_int, cq_context: Ptr<c_void>, channel: Ptr<ibv_comp_channel>, _vector: c_int,
+        context: Ptr<ibv_context>, cqe: c_int, cq_context: Ptr<c_void>, channel: Ptr<ibv_comp_channel>, vector: c_int,
     ) -> Ptr<ibv_cq> {
         let cqe = u32::try_from(cqe).unwrap_or(0);
-        let init = CqInit { cqe, cq_context, channel };
+        let vector = u32::try_from(vector).unwrap_or(u32::MAX);
+        let init = CqInit { cqe, cq_context, channel, vector };
         Ok(Cq::create(&context.share::<Context>()?, &init)?.hand_out())
     }
 

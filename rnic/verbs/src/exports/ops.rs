@@ -16,6 +16,7 @@ use crate::abi::{
 };
 use crate::context::Context;
 use crate::cq::{Cq, CqInit};
+use crate::device::COMPLETION_VECTORS;
 use crate::ffi::{Fail, Object, Outcome, Ptr, data_number, data_verb, field, ptr, verb, zeroable};
 use crate::mw::Mw;
 use crate::pd::Pd;
@@ -61,7 +62,7 @@ pub(crate) fn verbs_context(device: Ptr<ibv_device>, async_fd: c_int) -> verbs_c
             },
             cmd_fd: -1,
             async_fd,
-            num_comp_vectors: 1,
+            num_comp_vectors: COMPLETION_VECTORS as c_int,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,
             abi_compat: usize::MAX,
         },
@@ -248,6 +249,7 @@ unsafe extern "C-unwind" fn create_cq_ex(
             cqe: attr.cqe,
             cq_context: attr.cq_context,
             channel: attr.channel,
+            vector: attr.comp_vector,
         };
         let cq = Cq::create(&context.share::<Context>()?, &init)?;
         add_readers(&cq);

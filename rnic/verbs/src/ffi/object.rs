@@ -82,18 +82,10 @@ impl<'a, T> Field<'a, T> {
 
 /// Numbers that the session's thread writes too.
 impl Field<'_, c_int> {
-    pub(crate) fn load(self) -> c_int {
-        self.atomic().load(Ordering::Relaxed)
-    }
-
     pub(crate) fn store(self, value: c_int) {
-        self.atomic().store(value, Ordering::Relaxed);
-    }
-
-    fn atomic(&self) -> &AtomicI32 {
         // SAFETY: an aligned field of a struct that lives as long as this. We reach it in no other way; a
         // program reads it as the plain `int` that it is in the headers.
-        unsafe { AtomicI32::from_ptr(self.place) }
+        unsafe { AtomicI32::from_ptr(self.place) }.store(value, Ordering::Relaxed);
     }
 }
 
