@@ -27,7 +27,7 @@ pub struct Door {
     /// Use no daemon: open this interface as an RNIC in this process (needs the daemon's rights).
     #[arg(long, global = true, value_name = "INTERFACE", conflicts_with_all = ["socket", "device"])]
     embedded: Option<String>,
-    /// Which kind of XDP to use there [default: auto].
+    /// XDP mode of that interface [default: auto].
     #[arg(long, global = true, value_enum, requires = "embedded")]
     mode: Option<Mode>,
     /// Congestion control of its connections there: cubic, newreno, dctcp, or bbr, which is

@@ -1,4 +1,4 @@
-//! Which kind of XDP a tool uses on its interface.
+//! The XDP mode that a tool uses on its interface.
 
 use clap::ValueEnum;
 use rnic::XdpMode;
@@ -7,11 +7,11 @@ use rnic_steering::ModePreference;
 /// Which XDP mode to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Native, or generic when the driver has none
+    /// Native where the driver has it, else generic
     Auto,
-    /// The driver's own
+    /// In the driver
     Native,
-    /// The kernel's generic one
+    /// In the kernel, for any driver
     Generic,
 }
 

@@ -13,16 +13,16 @@ use crate::metrics::MetricsAddress;
 #[derive(Debug, Parser)]
 #[command(version, about)]
 pub(crate) struct Cli {
-    /// Read settings and limits from this file; what the command line says too goes before it
+    /// Read settings and limits from this file. Options of the command line override it
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Say what would hold for everybody who is named, and end
+    /// Check the configuration, print the settings and limits that result, and exit
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Become this user, by name or number, before anything is opened: of root's rights only the
-    /// capabilities are left that are needed. For who starts it as root
+    /// Switch to this user, by name or number, before anything is opened, and keep only the
+    /// capabilities that are needed. For a daemon started as root
     #[arg(long, value_name = "USER", value_parser = crate::names::account)]
     pub(crate) user: Option<crate::names::Account>,
 
@@ -34,54 +34,53 @@ pub(crate) struct Cli {
 /// names. What nobody said has its default in [`crate::settings`].
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct Given {
-    /// An interface to open, in this network namespace; once for each. Without any it is those that
-    /// the file names
+    /// Interface to open, in this network namespace; may be given several times [default: those of the
+    /// configuration file]
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
 
-    /// Open no interface: connections between addresses of this host only. It needs no privilege
+    /// Open no interface: serve connections between addresses of this host only. Needs no privilege
     #[arg(long)]
     pub(crate) loopback: bool,
 
-    /// Make no connections between addresses of this host, beside those over interfaces
+    /// Do not serve connections between addresses of this host, only those over interfaces
     #[arg(long, conflicts_with = "loopback")]
     pub(crate) no_loopback: bool,
 
-    /// The Unix socket that clients connect to [default: /run/rnicd.sock; with --loopback rnicd.sock in
+    /// Unix socket that clients connect to [default: /run/rnicd.sock; with --loopback rnicd.sock in
     /// $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
-    /// Who may connect: the socket file's permissions, octal [default: 0660; with --loopback
-    /// 0600]
+    /// Permissions of the socket file in octal, which say who may connect [default: 0660; with
+    /// --loopback 0600]
     #[arg(long, value_name = "MODE", value_parser = octal)]
     pub(crate) socket_mode: Option<u32>,
 
-    /// Whose group the socket file is, by name or number [default: the daemon's]
+    /// Group of the socket file, by name or number [default: the daemon's]
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) socket_group: Option<u32>,
 
-    /// A group whose members administer the RNIC beside root and the daemon's own user, by name or
-    /// number; they connect with it as their effective group
+    /// Group whose members may administer the RNIC, as root and the daemon's own user may; by name or
+    /// number. It must be their effective group when they connect
     #[arg(long, value_name = "GROUP", value_parser = crate::names::gid)]
     pub(crate) admin_group: Option<u32>,
 
-    /// Leave out the seccomp filter of the threads that handle what peers send: to find a fault, never
-    /// to work
+    /// Run without the seccomp filter of the threads that handle packets. For debugging only
     #[arg(long)]
     pub(crate) no_seccomp: bool,
 
-    /// Tell Prometheus what is measured, at unix:PATH or a port of the loopback, such as 127.0.0.1:9400
-    /// [default: nowhere]
+    /// Serve Prometheus metrics at unix:PATH or at a port of the loopback, such as 127.0.0.1:9400
+    /// [default: not served]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<MetricsAddress>,
 
-    /// Milliseconds that connections may take to end in order after SIGTERM; then they are reset
+    /// Milliseconds that connections may take to end in order after SIGTERM; those left are reset
     /// [default: 2000]
     #[arg(long, value_name = "MS")]
     pub(crate) drain: Option<u64>,
 
-    /// What to log: off, error, warn, info, debug or trace [default: info]
+    /// Log level: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<LevelFilter>,
 
@@ -93,54 +92,55 @@ pub(crate) struct Given {
 /// a table of the file of one.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct LinkGiven {
-    /// Write every frame of the RNIC to this file; of several interfaces each has one of its own, with
-    /// its name before the extension
+    /// Write every frame of the RNIC to this file. With several interfaces each has a file of its own,
+    /// with the interface's name before the extension
     #[arg(long, value_name = "FILE.pcapng")]
     pub(crate) capture: Option<PathBuf>,
 
-    /// RX queues to serve; must be all that the interface has, which is the default
+    /// RX queues to serve; must be all that the interface has [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u32>,
 
-    /// Which kind of XDP to use [default: auto]
+    /// XDP mode [default: auto]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
 
-    /// Packet buffers for the whole interface [default: 4096]
+    /// Packet buffers of the interface [default: 4096]
     #[arg(long, value_name = "N")]
     pub(crate) frames: Option<u32>,
 
-    /// What to do while there is nothing to do [default: adaptive]
+    /// What the shard does while it has no work [default: adaptive]
     #[arg(long, value_enum)]
     pub(crate) polling: Option<PollingMode>,
 
-    /// Microseconds to spin without work before sleeping, with adaptive polling [default: 50]
+    /// Microseconds to poll without work before sleeping, with adaptive polling [default: 50]
     #[arg(long, value_name = "US")]
     pub(crate) idle_spin: Option<u64>,
 
-    /// Busy-poll the driver for so many microseconds at each look (drivers with NAPI busy polling)
+    /// Busy-poll the driver for so many microseconds at each poll (drivers with NAPI busy polling)
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
 
-    /// SYNs in a second that reach the shard; a flood's others are dropped; 0 for no limit
-    /// [default: 2000]
+    /// SYNs a second that reach the shard; more are dropped; 0 for no limit [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) syn_rate: Option<u32>,
 
-    /// Segments of no connection that there is, in a second; 0 for no limit [default: 2000]
+    /// Segments a second of unknown connections that reach the shard; more are dropped; 0 for no limit
+    /// [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) stranger_rate: Option<u32>,
 
-    /// Fragments of no connection that there is, in a second; 0 for no limit [default: 200]
+    /// Fragments a second of unknown connections that reach the shard; more are dropped; 0 for no limit
+    /// [default: 200]
     #[arg(long, value_name = "N")]
     pub(crate) fragment_rate: Option<u32>,
 
-    /// Milliseconds after which a peer is given up that acknowledges nothing, or owes an answer and is
-    /// silent: the user timeout of RFC 9293 section 3.8.3, 1000 at least [default: 100000]
+    /// Milliseconds after which a peer that acknowledges nothing, or owes an answer and is silent, is
+    /// given up: the user timeout of RFC 9293 section 3.8.3, at least 1000 [default: 100000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(USER_TIMEOUT))]
     pub(crate) user_timeout: Option<u64>,
 
-    /// Milliseconds that a peer which connected to a listener may say nothing [default: 2000]
+    /// Milliseconds that a peer may be silent after it has connected to a listener [default: 2000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(FIRST_BYTE_TIMEOUT))]
     pub(crate) first_byte_timeout: Option<u64>,
 
@@ -148,23 +148,23 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(ANSWER_TIMEOUT))]
     pub(crate) answer_timeout: Option<u64>,
 
-    /// Seconds of silence after which an idle peer is asked whether it is still there: keep-alive, RFC
-    /// 9293 section 3.8.4; 0 for never [default: 0]
+    /// Seconds of silence after which an idle peer is probed: keep-alive, RFC 9293 section 3.8.4; 0 for
+    /// never [default: 0]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(KEEPALIVE_IDLE))]
     pub(crate) keepalive_idle: Option<u64>,
 
-    /// Seconds between such questions [default: 75]
+    /// Seconds between keep-alive probes [default: 75]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(KEEPALIVE_INTERVAL))]
     pub(crate) keepalive_interval: Option<u64>,
 
-    /// How many of them a peer may leave unanswered: one interval after the last it is given up
+    /// Keep-alive probes that a peer may leave unanswered; it is given up one interval after the last
     /// [default: 9]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(probes()))]
     pub(crate) keepalive_probes: Option<u32>,
 
     /// Congestion control of all connections: cubic, for every network; newreno; dctcp, where all
-    /// switches mark early; or bbr, which is experimental, for paths that lose packets by chance
-    /// [default: cubic]
+    /// switches mark early; bbr, which is experimental, for paths that lose packets by chance [default:
+    /// cubic]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<CongestionControl>,
 }
@@ -232,14 +232,14 @@ impl LinkGiven {
     }
 }
 
-/// Which kind of XDP to use.
+/// XDP modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// Native, or generic when the driver has no native one
+    /// Native where the driver has it, else generic
     Auto,
-    /// The driver's own
+    /// In the driver
     Native,
-    /// The kernel's, which every interface has
+    /// In the kernel, for any driver
     Generic,
 }
 
@@ -253,12 +253,12 @@ impl From<Mode> for XdpMode {
     }
 }
 
-/// What to do while there is nothing to do.
+/// What a shard does while it has no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PollingMode {
-    /// Never sleep: takes a core
+    /// Poll always: takes a core
     Spin,
-    /// Spin for a while, then sleep
+    /// Poll for a while, then sleep
     Adaptive,
     /// Sleep at once
     Event,

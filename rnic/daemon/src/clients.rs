@@ -62,12 +62,12 @@ impl Clients {
         let credentials = match credentials(&channel) {
             Ok(credentials) => credentials,
             Err(error) => {
-                log::warn!("a client is turned away, it can't be known: {error}");
+                log::warn!("a client is refused, its credentials can't be read: {error}");
                 return self.closer.close(channel);
             }
         };
         if !self.has_thread_for(credentials) {
-            log::debug!("a client ({credentials}) is closed without a word: too many come");
+            log::debug!("a client ({credentials}) is disconnected: too many connect at once");
             return self.closer.close(channel);
         }
         let channel = Arc::new(channel);
@@ -78,7 +78,7 @@ impl Clients {
         match thread {
             Ok(thread) => self.threads.push((credentials.uid, thread)),
             Err(error) => {
-                log::error!("a client is turned away, no thread for it: {error}");
+                log::error!("a client is refused, no thread can be made for it: {error}");
                 if let Some(channel) = Arc::into_inner(channel) {
                     self.closer.close(channel);
                 }
@@ -171,7 +171,7 @@ fn serve_until_gone(
     let (session, first) = match greet(devices, credentials, channel) {
         Ok(Some(greeted)) => greeted,
         Ok(None) => return log::debug!("{credentials} asked and hung up"),
-        Err(reason) => return log::warn!("a client ({credentials}) is turned away: {reason}"),
+        Err(reason) => return log::warn!("a client ({credentials}) is refused: {reason}"),
     };
     let socket = channel.clone();
     session.on_removal(Box::new(move |_| {

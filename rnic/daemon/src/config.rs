@@ -71,7 +71,7 @@ pub(crate) struct File {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// It can't be read.
-    #[error("configuration {} asked, but it can't be read: {source}: name a file that can be", path.display())]
+    #[error("can't read the configuration {}: {source}: name a file that can be read", path.display())]
     Read {
         /// Which.
         path: PathBuf,

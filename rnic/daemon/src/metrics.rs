@@ -36,7 +36,7 @@ pub(crate) type Render = Box<dyn Fn() -> Option<String> + Send>;
 
 /// Why there is no endpoint.
 #[derive(Debug, thiserror::Error)]
-#[error("metrics at {address} asked, but {what}: {source}: name another place with --metrics")]
+#[error("can't serve metrics at {address}: {what}: {source}: name another place with --metrics")]
 pub(crate) struct MetricsError {
     address: MetricsAddress,
     what: &'static str,

@@ -41,7 +41,7 @@ impl Reload {
     pub(crate) fn signalled(&self) {
         if let Err(faults) = self.run() {
             log::error!(
-                "the configuration stays as it is: {} fault(s)",
+                "the configuration is not reloaded: {} fault(s)",
                 faults.len()
             );
             for fault in faults {
@@ -53,7 +53,7 @@ impl Reload {
     /// By a client's order: the client is told too.
     pub(crate) fn ordered(&self) -> Result<(), Refusal> {
         self.run().map_err(|faults| {
-            log::warn!("the configuration stays as it is: {}", faults.join("; "));
+            log::warn!("the configuration is not reloaded: {}", faults.join("; "));
             bounded(Refusal {
                 code: RefusalCode::WrongState,
                 message: faults.join("\n"),
@@ -85,7 +85,7 @@ impl Reload {
             open_files::raise(&first.limits);
         }
         *settings = asked;
-        log::info!("{} was read again and holds", file.display());
+        log::info!("{} is reloaded", file.display());
         Ok(())
     }
 

@@ -41,22 +41,16 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// Signals.
-    #[error(
-        "SIGTERM and SIGINT were to come by a descriptor (signalfd), but the kernel refused: {0}"
-    )]
+    #[error("can't make a signalfd for SIGTERM, SIGINT and SIGHUP: {0}")]
     Signals(nix::errno::Errno),
     /// SIGBUS.
-    #[error("faults of clients' memory were to be contained, but the kernel refused: {0}")]
+    #[error("can't install the SIGBUS handler for clients' memory: {0}")]
     Faults(ShmError),
     /// Capabilities.
-    #[error(
-        "privileges that are not needed any more were to be given up, but the kernel refused: {0}"
-    )]
+    #[error("can't give up privileges: {0}")]
     Privileges(Errno),
     /// The user.
-    #[error(
-        "to become {user} was asked, but the kernel refused: {errno}: start it as root, or leave --user out"
-    )]
+    #[error("can't switch to user {user}: {errno}: start rnicd as root, or leave --user out")]
     User {
         /// Whom.
         user: String,
@@ -64,10 +58,10 @@ pub(crate) enum ServeError {
         errno: Errno,
     },
     /// Threads that close channels.
-    #[error("surplus clients' channels were to be closed by a thread, but the kernel refused: {0}")]
+    #[error("can't start the thread that closes surplus clients' channels: {0}")]
     Closer(std::io::Error),
     /// The wait for clients.
-    #[error("waiting for clients, but the kernel refused: {0}")]
+    #[error("can't wait for clients: {0}")]
     Wait(Errno),
 }
 
@@ -91,7 +85,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
     if !heap::keep_reserves() {
-        log::warn!("the host has no memory for what is to be kept in reserve: clients are refused");
+        log::warn!("the host has no memory for the daemon's reserve: clients are refused");
     }
     let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
     let path = &settings.socket;

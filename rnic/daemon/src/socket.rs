@@ -27,7 +27,7 @@ pub(crate) struct SocketFile {
 pub(crate) enum SocketError {
     /// Somebody answers there.
     #[error(
-        "socket {} asked, but another rnicd answers there: end it, or name another with --socket",
+        "can't listen on {}: another rnicd answers there: end it, or name another socket with --socket",
         path.display()
     )]
     Taken {
@@ -36,7 +36,7 @@ pub(crate) enum SocketError {
     },
     /// There is something else.
     #[error(
-        "socket {} asked, but a file that is no socket is there: name another with --socket",
+        "can't listen on {}: a file that is no socket is there: name another with --socket",
         path.display()
     )]
     NotASocket {
@@ -45,7 +45,7 @@ pub(crate) enum SocketError {
     },
     /// The file system refused.
     #[error(
-        "socket {} asked, but {what}: {source}: name one with --socket in a directory that exists \
+        "can't listen on {}: {what}: {source}: name one with --socket in a directory that exists \
          and may be written to",
         path.display()
     )]

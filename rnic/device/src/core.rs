@@ -94,7 +94,7 @@ impl Claims for Claimed {
         let steering = self.0.as_mut().filter(|_| is_on_links(local));
         let Some(steering) = steering else { return };
         if let Err(error) = steering.release(Protocol::Tcp, local.ip(), local.port()) {
-            log::warn!("{local} stays with the steering program: {error}");
+            log::warn!("{local} can't be removed from the steering program: {error}");
         }
     }
 }
@@ -402,7 +402,7 @@ impl Core {
             return;
         }
         log::warn!(
-            "client {} ({}) is taken away: {reason}",
+            "client {} ({}) is removed: {reason}",
             client.id,
             client.credentials
         );
@@ -424,7 +424,7 @@ impl Core {
         }
         let teardown = self.prm().client_gone(client.id);
         log::debug!(
-            "client {}: taking away {} objects",
+            "client {}: removing {} objects",
             client.id,
             teardown.steps().len()
         );
@@ -476,7 +476,7 @@ impl Core {
 /// The shard's own tables differ from the PRM's: a bug, or the shard has ended.
 fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
     if let Err(refusal) = result {
-        log::debug!("{what} could not be taken away: {refusal}");
+        log::debug!("{what} can't be removed: {refusal}");
     }
 }
 

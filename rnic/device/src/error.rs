@@ -121,7 +121,7 @@ pub enum DeviceError {
         source: io::Error,
     },
     /// The kernel's netlink did not tell what is needed.
-    #[error("{asked} was asked of the kernel: {found}")]
+    #[error("the kernel can't give {asked}: {found}")]
     Netlink {
         /// What was asked.
         asked: String,

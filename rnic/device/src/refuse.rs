@@ -49,19 +49,14 @@ pub(crate) fn ring(error: RingError) -> Refusal {
         RingError::Capacity { .. } => RefusalCode::Limit,
         _ => RefusalCode::Host,
     };
-    refusal(
-        code,
-        &format!("a ring for the client was to be made, but: {error}"),
-    )
+    refusal(code, &format!("can't make a ring for the client: {error}"))
 }
 
 /// Something that the kernel refused the device.
 pub(crate) fn host(what: &str, error: impl std::fmt::Display) -> Refusal {
     refusal(
         RefusalCode::Host,
-        &format!(
-            "{what} was asked of the kernel, but: {error} (see the limits of the RNIC's host)"
-        ),
+        &format!("the kernel can't give {what}: {error} (see the limits of the RNIC's host)"),
     )
 }
 

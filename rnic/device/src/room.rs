@@ -117,7 +117,7 @@ impl Room {
             Err(why) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 if !self.short.swap(true, Ordering::Relaxed) {
-                    log::warn!("memory is short, requests that take some are refused: {why}");
+                    log::warn!("memory is short, requests that need memory are refused: {why}");
                 }
                 Err(refuse::refusal(
                     RefusalCode::Host,

@@ -145,7 +145,7 @@ fn follow(core: &Core, changes: &Changes) {
         for (local, remote) in silent {
             // The kernel tells the outcome as a change.
             let found = core.outward_way(remote, Some(local), Duration::ZERO);
-            log::debug!("{remote} does not answer; the way there: {found:?}");
+            log::debug!("{remote} does not answer; its route: {found:?}");
         }
         if changed {
             look(core, &lans);
@@ -246,10 +246,14 @@ fn look(core: &Core, lans: &[Lan]) {
                 remote,
                 path,
             }) {
-                Ok(_) => log::info!("frames from {local} to {remote} go another way: {path}"),
-                Err(refusal) => log::warn!("{local} to {remote} stays as it is: {refusal}"),
+                Ok(_) => log::info!("the route from {local} to {remote} has changed: {path}"),
+                Err(refusal) => {
+                    log::warn!("the route from {local} to {remote} can't be changed: {refusal}")
+                }
             },
-            Err(refusal) => log::debug!("{local} to {remote} stays as it is: {refusal}"),
+            Err(refusal) => {
+                log::debug!("the route from {local} to {remote} can't be changed: {refusal}")
+            }
         }
     }
 }

@@ -93,7 +93,7 @@ impl CompChannel {
         if !self.immediate.is_parents()
             && let Err(errno) = epoll::delete(&self.epoll, cq.rnic().fd())
         {
-            log::debug!("a completion queue that its channel had not: {errno}");
+            log::debug!("a completion queue was not in its channel's epoll set: {errno}");
         }
         let count = field!(self.abi, refcnt).get();
         field!(self.abi, refcnt).set(count - 1);

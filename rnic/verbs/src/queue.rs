@@ -60,7 +60,7 @@ impl<T> EventQueue<T> {
         lock(&self.events).push_back(event);
         // It counts to 2^64 - 2.
         if let Err(errno) = rustix::io::write(&self.counter, &1_u64.to_ne_bytes()) {
-            log::error!("an event nobody will be told of: {errno}");
+            log::error!("an event is lost, its descriptor can't be written: {errno}");
         }
     }
 
@@ -119,7 +119,7 @@ impl<T> EventQueue<T> {
         if let Err(errno) = read
             && errno != Errno::AGAIN
         {
-            log::debug!("an event that was taken back is still counted: {errno}");
+            log::debug!("an event was taken back, but its descriptor can't be read: {errno}");
         }
     }
 }

@@ -66,22 +66,19 @@ fn refused(local: SocketAddr, errno: Errno) -> Refusal {
         Errno::ADDRNOTAVAIL => Refusal {
             code: RefusalCode::AddressNotLocal,
             message: format!(
-                "{local} asked, but the kernel does not have that address (any more): see `ip address`"
+                "{local} asked, but the host does not have that address (any more): see `ip address`"
             ),
         },
         Errno::ACCESS => Refusal {
             code: RefusalCode::Host,
             message: format!(
-                "{local} asked, but the kernel keeps that port for the privileged: choose a port \
+                "{local} asked, but that port is for privileged programs only: choose a port \
                  of 1024 or above, or give the RNIC CAP_NET_BIND_SERVICE"
             ),
         },
         errno => Refusal {
             code: RefusalCode::Host,
-            message: format!(
-                "{local} asked, but the kernel refused to bind it: {}",
-                std::io::Error::from(errno)
-            ),
+            message: format!("{local} can't be bound: {}", std::io::Error::from(errno)),
         },
     }
 }

@@ -39,7 +39,7 @@ impl Route {
         let unreachable = |found: String| Refusal {
             code: RefusalCode::Unreachable,
             message: format!(
-                "a way to {destination} over interface {name} asked, but {found}: see `ip route \
+                "a route to {destination} over interface {name} asked, but {found}: see `ip route \
                  get {destination}`, and add an address or a route on {name}",
                 name = interface.name
             ),

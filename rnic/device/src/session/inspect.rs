@@ -102,7 +102,7 @@ impl ClientSession {
                 self.core().prm().may_administer(self.id())?;
                 Err(refuse::refusal(
                     RefusalCode::WrongState,
-                    "to read the configuration again was asked, but this program has no configuration file",
+                    "the configuration can't be reloaded: this program has no configuration file",
                 ))
             }
         }

@@ -37,7 +37,7 @@ impl Bell {
 
     pub(crate) fn ring(&self) {
         if let Err(errno) = rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) {
-            log::debug!("an rsocket's bell can't be rung: {errno}");
+            log::debug!("an rsocket's waiters can't be woken: {errno}");
         }
         // After the write: a silence in between leaves it rung once more.
         self.rung.store(true, Ordering::SeqCst);

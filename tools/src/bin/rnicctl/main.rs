@@ -1,4 +1,4 @@
-//! `rnicctl`: asks a running RNIC what it is, what it has and what it counts, and gives it orders.
+//! `rnicctl`: shows and administers a running RNIC.
 //!
 //! Of all devices of a daemon, unless one is named. Its own client shows among the clients. What of others' it sees the RNIC decides: an administrator
 //! everything, everybody else what his own programs have.
@@ -21,7 +21,7 @@ use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use serde_json::{Value, json};
 
-/// Asks a running RNIC what it is, what it has and what it counts, and gives it orders.
+/// Shows and administers a running RNIC: its devices, objects, counters and limits.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -40,7 +40,7 @@ enum Question {
     Device,
     /// The same of all devices: one for each interface
     Devices,
-    /// Programs that use the RNIC, and what they hold of what they may
+    /// Programs that use the RNIC, and how much of their limits they use
     Clients(Which),
     /// TCP connections: ends, state, round trip time, congestion window, retransmissions
     Connections(Which),
@@ -52,19 +52,19 @@ enum Question {
     Regions(Which),
     /// Where programs listen
     Listeners(Which),
-    /// What everybody may hold
+    /// Limits of clients, users and the device
     Limits,
     /// All counters of the RNIC
     Counters(counters::Options),
     /// Write the RNIC's frames to pcapng files (administrators only)
     Capture(capture::Options),
-    /// Take something away
+    /// End a client's session, or a connection: your own, or any as an administrator
     #[command(subcommand)]
     Drop(What),
-    /// Have the daemon read its configuration file again: all of it holds then, or nothing (administrators
+    /// Read the daemon's configuration file again: all of it takes effect, or nothing (administrators
     /// only)
     Reload,
-    /// Log more or less from now on (administrators only)
+    /// Change the log level (administrators only)
     Log {
         /// How much
         level: Level,

@@ -87,7 +87,7 @@ impl Link {
         };
         match result {
             Err(error) if !*failing => log::error!("nothing can be sent: {error}"),
-            Ok(()) if *failing => log::info!("port {port} sends again"),
+            Ok(()) if *failing => log::info!("port {port} sends frames again"),
             _ => return,
         }
         *failing = !*failing;
