@@ -97,7 +97,7 @@ fn every_number_of_a_terminate_has_its_row_and_its_test() {
 
 #[test]
 fn every_requirement_of_tcp_has_its_row_and_what_shows_it() {
-    let name = "tcp.md";
+    let name = "tcp/rfcs.md";
     let tests = sources::tests_of(&root());
     let scripts = root().join("userspace-tcp/tests/scripts");
     let complaints = tcp::complaints(&document(name), &tests, &scripts);

@@ -1,4 +1,4 @@
-//! The table of RFC 9293 in `docs/tcp.md`: `| numbers | requirement | met | how | shown by |`. It has
+//! The table of RFC 9293 in `docs/tcp/rfcs.md`: `| numbers | requirement | met | how | shown by |`. It has
 //! every number of the RFC's appendix B once, and what shows a row exists and runs.
 //!
 //! What is cited is a test as nextest names it, or one of these below `userspace-tcp/tests`:
