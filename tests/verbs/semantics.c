@@ -306,6 +306,7 @@ static void check_attributes(struct rdma_cm_id *id)
 	struct ibv_port_attr port;
 	struct ibv_qp_attr attr;
 	struct ibv_gid_entry gids[GIDS];
+	uint8_t timeout = 14;
 	struct ibv_cq_ex *cq;
 
 	CHECK(id->verbs->device->transport_type == IBV_TRANSPORT_IWARP);
@@ -320,6 +321,8 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(attr.qp_access_flags & IBV_ACCESS_REMOTE_READ);
 	CHECK(!ibv_modify_qp(id->qp, &attr, IBV_QP_MIN_RNR_TIMER));
 	CHECK(ibv_modify_qp(id->qp, &attr, IBV_QP_CAP) == EOPNOTSUPP);
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout)));
+	CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &timeout, sizeof(timeout)) == -1 && errno == ENOSYS);
 	CHECK((cq = ibv_create_cq_ex(id->verbs, &init)));
 	CHECK(ibv_start_poll(cq, &none) == ENOENT);
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));

@@ -11,6 +11,7 @@ const INT: usize = size_of::<c_int>();
 const RDMA_OPTION_ID: c_int = 0;
 const RDMA_OPTION_ID_REUSEADDR: c_int = 1;
 const RDMA_OPTION_ID_AFONLY: c_int = 2;
+const RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3;
 
 impl CmId {
     pub(crate) fn set_option(
@@ -22,13 +23,15 @@ impl CmId {
         match (level, name, length) {
             // A port of the RNIC's is free as soon as nobody listens there.
             (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, INT) => Ok(()),
+            // As IBV_QP_TIMEOUT of a queue pair: TCP has timers of its own.
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, 1) => Ok(()),
             (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, INT) => {
                 self.state().only_own_family = value.cast::<c_int>().read()? != 0;
                 Ok(())
             }
             _ => Err(Fail::of(
                 Errno::NOSYS,
-                format!("option {name} of level {level} (type of service, timeouts) is not there"),
+                format!("option {name} of level {level} (type of service) is not there"),
             )),
         }
     }
