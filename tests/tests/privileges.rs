@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -122,6 +123,30 @@ fn a_system_user_with_a_few_capabilities_can_run_it() {
     let daemon_b = Daemon::started(command.arg(&socket), &b.namespace, &socket, None);
     assert_ping_works(&daemon_a, &daemon_b, &b);
     let _ = daemon_b.stop();
+}
+
+#[test]
+fn a_daemon_whose_socket_nobody_named_is_where_clients_look() {
+    let mut lab = Lab::new("default-socket");
+    let (a, _) = lab.pair(&LinkOptions::default());
+    // An empty /run of its own, as after a boot, and a strict umask.
+    let script = format!(
+        "umask 077; mount -t tmpfs run /run && exec {} --interface {INTERFACE} --user {USER}",
+        binary::copy("rnicd", lab.directory()).display()
+    );
+    let command = a.namespace.command("unshare").args(["--mount", "sh", "-c"]);
+    let mut daemon = command.arg(script).spawn();
+    let ready = format!("ready: listening on {}", rnic::DEFAULT_SOCKET);
+    wait::until("rnicd is ready", PATIENCE, || {
+        assert!(daemon.running(), "{}", daemon.stderr());
+        daemon.stderr().contains(&ready).then_some(())
+    });
+    let run = PathBuf::from(format!("/proc/{}/root", daemon.id()));
+    let socket = run.join(rnic::DEFAULT_SOCKET.trim_start_matches('/'));
+    let directory = fs::metadata(socket.parent().unwrap()).unwrap();
+    assert_eq!((directory.mode() & 0o777, directory.uid()), (0o755, 0));
+    let context = rnic::Context::open(&socket).unwrap();
+    assert_eq!(context.device_info().unwrap().interface, INTERFACE);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::xdp::Mode;
 #[derive(Clone, Debug, Args)]
 pub struct Door {
     /// The daemon's socket [default: $RNIC_SOCKET, or the first of $XDG_RUNTIME_DIR/rnicd.sock and
-    /// /run/rnicd.sock that answers].
+    /// /run/rnicd/rnicd.sock that answers].
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Which of the daemon's devices, by its interface or an address of it [default: $RNIC_DEVICE, or

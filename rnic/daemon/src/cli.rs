@@ -47,8 +47,8 @@ pub(crate) struct Given {
     #[arg(long, conflicts_with = "loopback")]
     pub(crate) no_loopback: bool,
 
-    /// Unix socket that clients connect to [default: /run/rnicd.sock; with --loopback rnicd.sock in
-    /// $XDG_RUNTIME_DIR]
+    /// Unix socket that clients connect to [default: /run/rnicd/rnicd.sock; with --loopback rnicd.sock
+    /// in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 

@@ -1,10 +1,12 @@
 //! From the command line to the last client, and out again.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signal, Signals, privileges};
 use rnic_device::{DeviceError, Devices};
+use rnic_ipc::find::DEFAULT_SOCKET;
 use rnic_ipc::heap;
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
@@ -20,7 +22,7 @@ use crate::open_files;
 use crate::reload::Reload;
 use crate::service::Service;
 use crate::settings::Settings;
-use crate::socket::{SocketError, SocketFile};
+use crate::socket::{self, SocketError, SocketFile};
 
 /// How long to wait before accepting again when no descriptor is left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -77,6 +79,10 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     };
     let signals = Signals::block_with(reloads).map_err(ServeError::Signals)?;
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
+    let path = &settings.socket;
+    if path == Path::new(DEFAULT_SOCKET) {
+        socket::make_directory(path)?;
+    }
     if let Some(user) = settings.user {
         privileges::become_user(user.uid, user.gid).map_err(|errno| ServeError::User {
             user: names::user(user.uid),
@@ -88,7 +94,6 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
         log::warn!("the host has no memory for the daemon's reserve: clients are refused");
     }
     let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
-    let path = &settings.socket;
     SocketFile::clear(path)?;
     let service = Service::from_environment();
     if let Some(first) = settings.devices.first() {

@@ -59,6 +59,21 @@ pub(crate) enum SocketError {
     },
 }
 
+/// Makes the directory of the host's socket, at `path`, if it is not there: nobody named it, so only a service
+/// manager may have made it. Everybody may enter it: the socket file says who may connect.
+pub(crate) fn make_directory(path: &Path) -> Result<(), SocketError> {
+    let Some(directory) = path.parent() else {
+        return Ok(());
+    };
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made.map_err(|source| host(path, "its directory can't be made", source))?,
+    }
+    // Whatever the umask is.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
+        .map_err(|source| host(path, "its directory's permissions can't be set", source))
+}
+
 impl SocketFile {
     /// Looks whether the path can be had, and removes what a daemon that was killed left there.
     pub(crate) fn clear(path: &Path) -> Result<(), SocketError> {

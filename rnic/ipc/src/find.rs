@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use crate::transport::{Channel, TransportError};
 
-/// Where the daemon of the host listens, and clients look last.
-pub const DEFAULT_SOCKET: &str = "/run/rnicd.sock";
+/// Where the daemon of the host listens, and clients look last. It has a directory of its own, which a service
+/// manager makes for it and a container can be given.
+pub const DEFAULT_SOCKET: &str = "/run/rnicd/rnicd.sock";
 
 /// The name of a daemon's socket in the user's runtime directory (`XDG_RUNTIME_DIR`).
 pub const SOCKET_NAME: &str = "rnicd.sock";

@@ -16,7 +16,7 @@ fn settle(given: Given, file: &str) -> Settings {
 #[test]
 fn an_interface_is_all_that_must_be_given() {
     let settings = Settings::of(given(), File::default()).unwrap();
-    assert_eq!(settings.socket, PathBuf::from("/run/rnicd.sock"));
+    assert_eq!(settings.socket, PathBuf::from("/run/rnicd/rnicd.sock"));
     assert_eq!(settings.socket_mode, 0o660);
     assert_eq!(settings.devices[0].queues, None);
     assert_eq!(settings.devices[0].frames, 4096);

@@ -60,6 +60,18 @@ fn nothing_there_is_fine() {
 }
 
 #[test]
+fn the_directory_of_the_hosts_socket_is_made_once_and_for_everybody_to_enter() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rnicd").join("rnicd.sock");
+    make_directory(&path).unwrap();
+    make_directory(&path).unwrap();
+    let made = fs::metadata(path.parent().unwrap()).unwrap();
+    assert_eq!(made.mode() & 0o777, 0o755);
+    let error = make_directory(Path::new("/nonexistent/rnicd/rnicd.sock")).unwrap_err();
+    assert!(error.to_string().contains("can't be made"), "{error}");
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_a_named_error() {
     let error = SocketFile::bind(Path::new("/nonexistent/rnicd.sock"), 0o600, None).unwrap_err();
     assert!(

@@ -13,7 +13,7 @@ use rnic_tools::run::{Run, keeper, start};
 
 /// Runs a program with an RNIC.
 ///
-/// If an RNIC daemon answers ($RNIC_SOCKET, $XDG_RUNTIME_DIR/rnicd.sock, /run/rnicd.sock), the program
+/// If an RNIC daemon answers ($RNIC_SOCKET, $XDG_RUNTIME_DIR/rnicd.sock, /run/rnicd/rnicd.sock), the program
 /// uses it. If none does, a private daemon is started, which connects the program and all that it starts to
 /// each other and to nobody else. It needs no privilege and no interface, and it ends with the program.
 ///
