@@ -126,6 +126,33 @@ fn a_system_user_with_a_few_capabilities_can_run_it() {
 }
 
 #[test]
+fn a_group_that_the_daemon_is_no_member_of_is_an_error_that_says_how_to_join_it() {
+    let lab = Lab::new("foreign-group");
+    let directory = lab.directory().join("run");
+    fs::create_dir(&directory).unwrap();
+    for path in [lab.directory(), &directory] {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let mut command = std::process::Command::new("setpriv");
+    command.args([&format!("--reuid={USER}"), &format!("--regid={USER}")]);
+    command.args(["--clear-groups", "--inh-caps=-all", "--"]);
+    command.arg(binary::copy("rnicd", lab.directory()));
+    command.args(["--loopback", "--socket-group", "0", "--socket"]);
+    let socket = directory.join("rnicd.sock");
+    let output = command.arg(&socket).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [
+        "of group 0",
+        "SupplementaryGroups=",
+        &socket.display().to_string(),
+    ] {
+        assert!(told.contains(part), "no {part:?} in {told}");
+    }
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(!socket.exists(), "{told}");
+}
+
+#[test]
 fn a_daemon_whose_socket_nobody_named_is_where_clients_look() {
     let mut lab = Lab::new("default-socket");
     let (a, _) = lab.pair(&LinkOptions::default());
@@ -199,6 +226,49 @@ fn the_unit_leaves_no_core_and_gives_the_daemon_time_before_others() {
     for setting in ["LimitCORE=0", "Nice=-10", "CPUWeight=1000"] {
         assert!(unit.lines().any(|line| line == setting), "no {setting}");
     }
+}
+
+#[test]
+fn the_journal_gets_priorities_and_nobody_else_does() {
+    let lab = Lab::new("journal");
+    let log = lab.directory().join("log");
+    // With `--check` it would log nothing; without a directory for its socket it fails after some lines.
+    let run = |named: &dyn Fn(&fs::Metadata) -> String, socket: &str| {
+        let file = fs::File::create(&log).unwrap();
+        let stream = named(&file.metadata().unwrap());
+        let mut daemon = std::process::Command::new(binary::path("rnicd"))
+            .args(["--loopback", "--socket", socket])
+            .env("JOURNAL_STREAM", stream)
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        let end = std::time::Instant::now() + PATIENCE;
+        let text = loop {
+            let text = fs::read_to_string(&log).unwrap();
+            if text.contains("ready") || daemon.try_wait().unwrap().is_some() {
+                break text;
+            }
+            assert!(std::time::Instant::now() < end, "{text}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        fs::read_to_string(&log).unwrap().max(text)
+    };
+    let journal = |file: &fs::Metadata| format!("{}:{}", file.dev(), file.ino());
+    let another = |file: &fs::Metadata| format!("{}:{}", file.dev(), file.ino() + 1);
+    let socket = lab.directory().join("rnicd.sock");
+    let socket = socket.to_str().unwrap();
+    let text = run(&journal, socket);
+    assert!(
+        text.contains("\n<6>[INFO ") || text.starts_with("<6>[INFO "),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.starts_with('<')), "{text}");
+    let text = run(&another, socket);
+    assert!(text.starts_with('['), "{text}");
+    let text = run(&journal, "/nonexistent/rnicd.sock");
+    assert!(text.contains("<3>rnicd: "), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod cli;
 mod clients;
 mod closer;
 mod config;
+mod journal;
 mod log_limit;
 mod metrics;
 mod names;
@@ -31,6 +32,7 @@ use clap::Parser;
 
 use cli::Cli;
 use config::ConfigError;
+use journal::Reader;
 use log_limit::Limited;
 use rnic_ipc::heap::Heap;
 use settings::{Settings, SettingsError};
@@ -55,13 +57,15 @@ fn main() -> ExitCode {
         let _ = write!(std::io::stdout(), "{}", check::Effective(&settings));
         return ExitCode::SUCCESS;
     }
+    let reader = Reader::of_stderr();
     let logger = env_logger::Builder::new()
         // All of it, so that an operator may ask for more at run time: the level is the crate's.
         .filter_level(log::LevelFilter::Trace)
-        .format(|out, record| {
+        .format(move |out, record| {
             writeln!(
                 out,
-                "[{} {}] {}",
+                "{}[{} {}] {}",
+                reader.priority(record.level()),
                 record.level(),
                 record.target(),
                 record.args()
@@ -82,17 +86,18 @@ fn main() -> ExitCode {
                 .split_whitespace()
                 .map(str::to_owned)
                 .collect();
-            eprintln!("rnicd: {}", words.join(" "));
+            reader.complain(&format!("rnicd: {}", words.join(" ")));
             ExitCode::from(EXIT_FAILED)
         }
     }
 }
 
 fn unsettled(error: &SettingsError) -> ExitCode {
+    let reader = Reader::of_stderr();
     match error {
         // Each begins with its file, line and column, as editors want it.
-        SettingsError::Config(ConfigError::Faults(_)) => eprintln!("{error}"),
-        _ => eprintln!("rnicd: {error}"),
+        SettingsError::Config(ConfigError::Faults(_)) => reader.complain(&error.to_string()),
+        _ => reader.complain(&format!("rnicd: {error}")),
     }
     ExitCode::from(match error {
         SettingsError::Config(_) => EXIT_FAILED,

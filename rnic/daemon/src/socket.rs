@@ -43,6 +43,20 @@ pub(crate) enum SocketError {
         /// The socket's path.
         path: PathBuf,
     },
+    /// It is not the daemon's to give away.
+    #[error(
+        "socket {} asked of group {group}, but the kernel refused: {source}: make the daemon's user a member \
+         of it (SupplementaryGroups= in its systemd unit), or name one of its groups with --socket-group",
+        path.display()
+    )]
+    Group {
+        /// The socket's path.
+        path: PathBuf,
+        /// The group's number.
+        group: u32,
+        /// Why not.
+        source: io::Error,
+    },
     /// The file system refused.
     #[error(
         "can't listen on {}: {what}: {source}: name one with --socket in a directory that exists \
@@ -145,9 +159,14 @@ impl SocketFile {
             path: path.to_owned(),
             identity,
         };
-        if group.is_some() {
-            std::os::unix::fs::chown(path, None, group)
-                .map_err(|source| host(path, "it can't be given to its group", source))?;
+        if let Some(group) = group {
+            std::os::unix::fs::chown(path, None, Some(group)).map_err(|source| {
+                SocketError::Group {
+                    path: path.to_owned(),
+                    group,
+                    source,
+                }
+            })?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|source| host(path, "its permissions can't be set", source))?;
