@@ -5,6 +5,11 @@ fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
 }
 
 #[test]
+fn every_option_is_in_the_manual() {
+    rnic_pages::assert_documented(<Cli as clap::CommandFactory>::command(), 8);
+}
+
+#[test]
 fn a_mode_is_octal_permissions() {
     let mode = |text| parse(&["--socket-mode", text]).map(|cli| cli.given.socket_mode);
     assert_eq!(mode("0666").unwrap(), Some(0o666));

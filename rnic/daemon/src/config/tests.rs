@@ -261,6 +261,27 @@ fn the_sample_says_every_default() {
 }
 
 #[test]
+fn the_manual_names_every_key() {
+    let manual = include_str!("../../../../dist/rnicd.toml.5");
+    let words: Vec<_> = manual
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    let sample = include_str!("../../rnicd.toml");
+    // Also those that it only mentions: `# key = `, `key = `.
+    let keys = sample.lines().filter_map(|line| {
+        let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
+        key.bytes()
+            .all(|b| b.is_ascii_lowercase() || b == b'_')
+            .then_some(key)
+    });
+    let all: Vec<_> = keys.chain(KEYS).collect();
+    assert!(all.len() > 80, "{all:?}");
+    for key in all {
+        assert!(words.contains(&key), "rnicd.toml(5) does not name {key}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_a_fault_and_the_known_ones_are_told() {
     fault(
         "interfaces = \"eth0\"",

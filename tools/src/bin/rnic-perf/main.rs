@@ -26,7 +26,7 @@ use serde::Serialize;
 
 /// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = env!("CARGO_BIN_NAME"), version)]
 struct Cli {
     #[command(subcommand)]
     role: Role,
@@ -241,4 +241,12 @@ fn plan(options: &Client) -> (Plan, Until) {
     plan.seed = 0x5eed ^ span;
     let until = messages.map_or(Until::Elapsed(options.duration), Until::Messages);
     (plan, until)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_option_is_in_the_manual() {
+        rnic_pages::assert_documented(<super::Cli as clap::CommandFactory>::command(), 1);
+    }
 }

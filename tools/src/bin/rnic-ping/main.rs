@@ -22,7 +22,7 @@ use serde::Serialize;
 
 /// RDMA ping: Send, RDMA Read, RDMA Write, compare.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = env!("CARGO_BIN_NAME"), version)]
 struct Cli {
     #[command(subcommand)]
     role: Role,
@@ -184,4 +184,12 @@ fn ping(options: &Client) -> Result<(), ToolError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_option_is_in_the_manual() {
+        rnic_pages::assert_documented(<super::Cli as clap::CommandFactory>::command(), 1);
+    }
 }

@@ -20,7 +20,7 @@ use rnic_tools::run::{Run, keeper, start};
 /// The exit status is the program's, 128 and the signal's number if a signal ended it, 127 if it was not
 /// found, 126 if it could not be run, and 125 if rnic-run itself failed.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = env!("CARGO_BIN_NAME"), version)]
 struct Cli {
     /// Start a private daemon even if another answers.
     #[arg(long)]
@@ -58,5 +58,13 @@ fn main() -> ExitCode {
             rnic_tools::errln!("rnic-run: {error}");
             ExitCode::from(error.exit_status())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_option_is_in_the_manual() {
+        rnic_pages::assert_documented(<super::Cli as clap::CommandFactory>::command(), 1);
     }
 }

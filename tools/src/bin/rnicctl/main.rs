@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 /// Shows and administers a running RNIC: its devices, objects, counters and limits.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = env!("CARGO_BIN_NAME"), version)]
 struct Cli {
     #[command(flatten)]
     door: Door,
@@ -366,5 +366,13 @@ impl Level {
             Self::Debug => LogLevel::Debug,
             Self::Trace => LogLevel::Trace,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_option_is_in_the_manual() {
+        rnic_pages::assert_documented(<super::Cli as clap::CommandFactory>::command(), 1);
     }
 }
