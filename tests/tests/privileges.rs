@@ -229,6 +229,22 @@ fn the_unit_leaves_no_core_and_gives_the_daemon_time_before_others() {
 }
 
 #[test]
+fn both_units_confine_the_daemon_alike() {
+    let settings = |unit: &'static str| -> Vec<_> {
+        let service = unit.split_once("[Service]").unwrap().1;
+        let lines = service.split_once("[Install]").unwrap().0.lines();
+        let own = ["#", "ExecStart=", "ExecReload=", "RuntimeDirectory="];
+        lines
+            .filter(|line| !own.iter().any(|own| line.starts_with(own)))
+            .collect()
+    };
+    let all = settings(include_str!("../../dist/rnicd.service"));
+    let one = settings(include_str!("../../dist/rnicd@.service"));
+    assert!(all.len() > 30, "{all:?}");
+    assert_eq!(all, one);
+}
+
+#[test]
 fn the_journal_gets_priorities_and_nobody_else_does() {
     let lab = Lab::new("journal");
     let log = lab.directory().join("log");
