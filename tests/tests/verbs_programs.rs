@@ -97,10 +97,11 @@ fn endpoints_wait_for_what_they_begin() {
     assert!(both.client.stdout.contains("end 0"), "{}", both.client);
 }
 
-/// perftest's programs, some with options: bandwidth with events, with several queue pairs, with a shared
-/// receive queue, both ways; latency with inline data and with events.
-const PERFTEST: [&str; 14] = [
+/// perftest's programs, some with options: bandwidth with all sizes, with events, with several queue pairs,
+/// with a shared receive queue, both ways; latency with inline data and with events.
+const PERFTEST: [&str; 15] = [
     "ib_write_bw -n 200",
+    "ib_write_bw -n 10 -a",
     "ib_write_bw -n 100 -q 4",
     "ib_write_bw -n 100 -b -s 4096",
     "ib_read_bw -n 200",
@@ -126,11 +127,13 @@ fn perftest_measures_over_connections_of_rdma_cm() {
 }
 
 #[test]
-fn fio_moves_data_by_writes_and_reads() {
+fn fio_moves_data_by_writes_reads_and_sends() {
     let programs = Programs::new("verbs-fio");
-    let common = "--ioengine=rdma --port=18600 --bs=64k --size=4m --iodepth=8";
-    // Not by Sends: fio posts a receive again when it gets to it, and iWARP knows no "receiver not ready".
-    for verb in ["write", "read"] {
+    let common = "--ioengine=rdma --port=18600 --bs=64k --iodepth=8";
+    // By Sends no more than the server has receives for: fio posts one again when it gets to it, and iWARP
+    // knows no "receiver not ready".
+    for (verb, size) in [("write", "4m"), ("read", "4m"), ("send", "512k")] {
+        let common = format!("{common} --size={size} --verify=crc32c");
         let server = format!("fio --name=server {common} --rw=read");
         let client = format!("fio --name=client {common} --rw=write --verb={verb}");
         let both = programs.run(
@@ -140,6 +143,21 @@ fn fio_moves_data_by_writes_and_reads() {
         let both = both.success();
         assert!(both.client.stdout.contains("err= 0"), "{}", both.client);
     }
+}
+
+#[test]
+fn ibv_asyncwatch_is_told_of_a_daemon_that_is_gone() {
+    let programs = Programs::new("verbs-asyncwatch");
+    let line = format!("stdbuf -oL ibv_asyncwatch -d rnic_{INTERFACE}");
+    let mut watch = programs.on_a(&line).spawn();
+    watch
+        .says("async event FD", LIMIT)
+        .expect("it opens the device");
+    programs.pair.daemon_a.kill();
+    watch
+        .says("IBV_EVENT_DEVICE_FATAL", LIMIT)
+        .expect("it is told");
+    watch.kill();
 }
 
 /// How often a measurement of qperf's is begun anew.
