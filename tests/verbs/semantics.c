@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <signal.h>
@@ -306,6 +307,7 @@ static void check_attributes(struct rdma_cm_id *id)
 	struct ibv_port_attr port;
 	struct ibv_qp_attr attr;
 	struct ibv_gid_entry gids[GIDS];
+	char name[IF_NAMESIZE];
 	uint8_t timeout = 14;
 	struct ibv_cq_ex *cq;
 
@@ -332,6 +334,8 @@ static void check_attributes(struct rdma_cm_id *id)
 	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, id->verbs->num_comp_vectors) && errno == EINVAL);
 	CHECK(!ibv_create_cq(id->verbs, 1, NULL, NULL, -1) && errno == EINVAL);
 	CHECK(ibv_query_gid_table(id->verbs, gids, GIDS, 0) == port.gid_tbl_len);
+	CHECK(if_indextoname(gids[0].ndev_ifindex, name) && !strcmp(id->verbs->device->name + strlen("rnic_"), name));
+	CHECK(!ibv_query_gid_ex(id->verbs, 1, 1, &gids[1], 0) && gids[1].ndev_ifindex == gids[0].ndev_ifindex);
 	CHECK(ibv_query_gid_table(id->verbs, gids, port.gid_tbl_len - 1, 0) == -EINVAL);
 }
 

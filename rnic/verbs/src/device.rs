@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 use rnic::DeviceInfo;
 use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::abi::{
     IBV_ATOMIC_HCA, IBV_DEVICE_MEM_MGT_EXTENSIONS, IBV_DEVICE_MEM_WINDOW,
@@ -104,6 +106,15 @@ pub(crate) fn gid_at(info: &DeviceInfo, port: u8, index: usize) -> Outcome<ibv_g
         Some(address) => Ok(gid(*address)),
         None => Err(Errno::INVAL.into()),
     }
+}
+
+/// The number of an interface in this process's network namespace; 0 where it has none of that name, as with a
+/// daemon of another namespace, or with the loopback alone.
+pub(crate) fn interface_index(name: &str) -> u32 {
+    let flags = SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+        .and_then(|socket| name_to_index(socket, name))
+        .unwrap_or(0)
 }
 
 fn check_port(port: u8) -> Outcome<()> {

@@ -84,7 +84,7 @@ exports! {
         let info = context.object::<Context>()?.session().info()?;
         let port = u8::try_from(port).unwrap_or(u8::MAX);
         let gid = device::gid_at(&info, port, index as usize)?;
-        entry.write_start(&gid_entry(gid, index), size);
+        entry.write_start(&gid_entry(gid, index, device::interface_index(&info.interface)), size);
         Ok(())
     }
 
@@ -99,8 +99,9 @@ exports! {
         if found > most {
             return Err(Fail::of(Errno::INVAL, format!("place for {most} GIDs, but there are {found}")));
         }
+        let interface = device::interface_index(&info.interface);
         for (index, address) in info.addresses.iter().enumerate() {
-            entries.at(index).write(gid_entry(device::gid(*address), index as u32));
+            entries.at(index).write(gid_entry(device::gid(*address), index as u32, interface));
         }
         Ok(found as isize)
     }
@@ -165,12 +166,12 @@ exports! {
     }
 }
 
-fn gid_entry(gid: ibv_gid, gid_index: u32) -> ibv_gid_entry {
+fn gid_entry(gid: ibv_gid, gid_index: u32, ndev_ifindex: u32) -> ibv_gid_entry {
     ibv_gid_entry {
         gid,
         gid_index,
         port_num: 1,
         gid_type: GID_TYPE_IB,
-        ndev_ifindex: 0,
+        ndev_ifindex,
     }
 }
