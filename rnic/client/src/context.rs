@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic_device::{ClientSession, Credentials, Device};
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::inspect;
@@ -17,6 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::error::Error;
 use crate::events::{Boxes, Events};
 use crate::link::{Link, descriptors, unexpected};
+use crate::session::Session;
 use crate::wait::{Deadline, LOOK_ROUND, lock, poll};
 
 /// How long a full doorbell ring may stay full before the engine counts as stuck.
@@ -34,18 +34,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// Through a device in this process. With [`crate::Driving::Inline`] the engine runs in the
-    /// calls of this crate, and only there: a program that makes none for long lets its peers time
-    /// out.
-    pub fn embedded(device: &Arc<Device>) -> Result<Self, Error> {
-        let credentials = Credentials {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            pid: std::process::id(),
-        };
-        Self::over(Link::Embedded(device.connect_client(credentials)?))
-    }
-
     pub(crate) fn over(link: Link) -> Result<Self, Error> {
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,
@@ -197,7 +185,7 @@ impl Inner {
     }
 
     /// The session, when the RNIC is in this process.
-    pub(crate) fn session(&self) -> Result<Option<&ClientSession>, Error> {
+    pub(crate) fn session(&self) -> Result<Option<&Session>, Error> {
         match self.link.session() {
             Some(_) if self.is_gone() => Err(self.gone()),
             session => Ok(session),

@@ -32,6 +32,12 @@
 //! | `rdma_listen`, `rdma_get_request`, `rdma_accept` | [`Listener::bind`], [`Listener::accept_request`], [`ConnectionRequest::accept`] |
 //! | `rdma_connect`, `rdma_disconnect` | [`QueuePair::connect`], [`QueuePair::disconnect`] |
 //!
+//! # Features
+//!
+//! `embedded`, on by default: an RNIC in the program's own process ([`Device`], [`Context::embedded`]). It
+//! builds libxdp, libbpf and an XDP program, for which it needs clang and more. Without default features this
+//! crate is a client of the daemon, of some twenty crates, that needs a Rust compiler only.
+//!
 //! # Memory that the RNIC is writing
 //!
 //! A region's bytes are the RNIC's, and the peer's, as long as the region is registered: a peer with
@@ -125,6 +131,7 @@ mod open;
 mod queue_pair;
 mod reactor;
 mod remote_memory;
+mod session;
 mod shared;
 mod sources;
 mod spin;
@@ -152,6 +159,7 @@ pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 
 pub use rnic_adopt::{forks, watch_forks};
+#[cfg(feature = "embedded")]
 pub use rnic_device::{
     Administrators, CongestionControl, Device, DeviceConfig, DeviceError, Driving, KeepAlive,
     Limits, LoopbackUse, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,

@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rnic_device::ClientSession;
 use rnic_ipc::control::{Reply, Request, Response};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::transport::Channel;
@@ -13,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 use crate::error::Error;
+use crate::session::Session;
 use crate::wait::lock;
 
 /// How long a daemon may take for an answer before the log says so. It may have to find the way to a peer first.
@@ -24,7 +24,8 @@ pub(crate) enum Link {
     /// A request and its reply are one turn on the socket.
     Daemon(Mutex<Channel>),
     /// The same requests without a socket.
-    Embedded(ClientSession),
+    #[cfg_attr(not(feature = "embedded"), expect(dead_code))]
+    Embedded(Session),
 }
 
 impl Link {
@@ -57,7 +58,7 @@ impl Link {
     }
 
     /// The session of a client whose RNIC is in this process.
-    pub(crate) fn session(&self) -> Option<&ClientSession> {
+    pub(crate) fn session(&self) -> Option<&Session> {
         match self {
             Self::Daemon(_) => None,
             Self::Embedded(session) => Some(session),

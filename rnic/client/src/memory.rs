@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rnic_adopt::Adopted;
-use rnic_device::ClientSession;
 use rnic_ipc::control::{Access, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
@@ -20,6 +19,7 @@ use crate::error::Error;
 use crate::key::Keyed;
 use crate::link::{borrow, unexpected};
 use crate::remote_memory::RemoteMemory;
+use crate::session::Session;
 use crate::work::WorkRequest;
 
 mod program;
@@ -180,7 +180,7 @@ impl ProtectionDomain {
     /// the engine when data is placed.
     fn register_local(
         &self,
-        session: &ClientSession,
+        session: &Session,
         memory: SharedMemory,
         access: Access,
         stream: Option<QpNum>,

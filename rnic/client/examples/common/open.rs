@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic::{Context, Device, DeviceConfig, WcStatus, WorkCompletion};
+use rnic::{Context, WcStatus, WorkCompletion};
 
 /// Any error; `Send`, so that threads can hand it on.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -16,15 +16,33 @@ pub fn arguments(roles: &[&str]) -> (Option<String>, Vec<String>) {
 }
 
 /// The RNIC that is named: a daemon's socket, or `embedded:INTERFACE` for one in this process, which
-/// needs the daemon's rights. Without a name it is that of the daemon that is found.
+/// needs the daemon's rights and the feature `embedded`. Without a name it is that of the daemon that is
+/// found.
 pub fn open(place: Option<&str>) -> Result<Context, Failure> {
     let Some(place) = place else {
         return Ok(Context::open_default()?);
     };
     Ok(match place.strip_prefix("embedded:") {
-        Some(interface) => Context::embedded(&Device::open(DeviceConfig::new(interface))?)?,
+        Some(interface) => embedded(interface)?,
         None => Context::open(place)?,
     })
+}
+
+#[cfg(feature = "embedded")]
+fn embedded(interface: &str) -> Result<Context, Failure> {
+    use rnic::{Device, DeviceConfig};
+
+    Ok(Context::embedded(&Device::open(DeviceConfig::new(
+        interface,
+    ))?)?)
+}
+
+#[cfg(not(feature = "embedded"))]
+fn embedded(interface: &str) -> Result<Context, Failure> {
+    Err(
+        format!("embedded:{interface} needs the feature `embedded`, without which this was built")
+            .into(),
+    )
 }
 
 /// The first address of a server; 18515 is the port if none is named.
