@@ -129,7 +129,7 @@ fn every_kind_of_case_gives_its_figures() {
         "{raw}"
     );
     let plot = std::fs::read_to_string(out.join("latency.svg")).expect("it drew its plots");
-    assert!(plot.contains("raw-ping@1500-inline"), "{plot}");
+    assert!(plot.contains("raw AF_XDP frames"), "{plot}");
 }
 
 #[test]
