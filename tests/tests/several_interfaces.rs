@@ -12,11 +12,12 @@ use rnic::{
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{FORKS, Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::verbs::{Endpoint, connect};
-use rnic_tests::{binary, tool};
+use rnic_tests::{binary, tool, wait};
 use serde_json::Value;
 
 const PORT: u16 = 18530;
 const BYTES: usize = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// A daemon with two interfaces, and two with one each at their other ends. Dropped in this order.
 struct Fork {
@@ -196,6 +197,7 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
     let (a, _a_far) = fork.connection(0, PORT);
     let (b, b_far) = fork.connection(1, PORT);
     moves(&b, &b_far, 1);
+    let late = Endpoint::of(fork.context(0), 4096);
     let near = &fork.near_hosts[0].namespace;
     near.ip(&["link", "delete", "dev", FORKS[0]]);
     match a.qp.wait_disconnected(Duration::from_secs(30)) {
@@ -208,7 +210,6 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
     moves(&b, &b_far, 2);
     moves(&b_far, &b, 3);
     // Nothing begins there any more, and everything elsewhere.
-    let late = Endpoint::of(fork.context(0), 4096);
     let at = fork.far_hosts[0].address(Family::V4, PORT);
     match late.qp.connect(at, ConnectOptions::default()) {
         Err(Error::Refused(refusal)) => {
@@ -217,6 +218,12 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
         }
         other => panic!("{other:?}"),
     }
+    let name = DeviceName::Interface(FORKS[0].to_owned());
+    let refused = wait::until("the interface is waited for", LIMIT, || {
+        Context::open_device(fork.middle.socket(), &name).err()
+    });
+    let told = format!("waits for interface {}", FORKS[0]);
+    assert!(refused.to_string().contains(&told), "{refused}");
     let at = fork.far_hosts[1].address(Family::V6, PORT + 1);
     let _server = tool::server(&fork.far[1], "rnic-ping", at, &[]);
     // Which of the two devices leads there, the tool finds.

@@ -38,6 +38,7 @@ fn an_unknown_interface_is_named() {
     let namespace = lab.namespace("x");
     let socket = lab.directory().join("x.sock");
     let error = daemon::command(&namespace, "nosuch0", &socket)
+        .arg("--no-wait")
         .run()
         .failure();
     names(&error, &["nosuch0", "interface"]);
@@ -103,6 +104,7 @@ fn an_interface_that_is_not_ready_is_named_with_what_to_do() {
     let socket = lab.directory().join("x.sock");
     let error = |arguments: &[&str]| {
         daemon::command(&a.namespace, INTERFACE, &socket)
+            .arg("--no-wait")
             .args(arguments)
             .run()
             .failure()

@@ -36,6 +36,20 @@ pub struct Door {
     congestion: Option<CongestionControl>,
 }
 
+/// An interface of a daemon.
+#[derive(Debug)]
+pub enum Interface {
+    /// It is open as this device.
+    Open(DeviceName),
+    /// The daemon waits for it.
+    Waiting {
+        /// Its name.
+        name: String,
+        /// Why it is not open.
+        why: String,
+    },
+}
+
 impl Door {
     /// Listens: at the first of the addresses that is this host's, by the device that has it.
     pub fn listen(
@@ -85,6 +99,28 @@ impl Door {
                 Ok(names.into_iter().map(DeviceName::Interface).collect())
             }
         }
+    }
+
+    /// [`Self::devices`], and the interfaces that the daemon waits for with the reason, in the daemon's order.
+    pub fn interfaces(&self) -> Result<Vec<Interface>, ToolError> {
+        if self.embedded.is_some() || self.device.is_some() {
+            return Ok(self.devices()?.into_iter().map(Interface::Open).collect());
+        }
+        let state = |(name, why)| match why {
+            None => Interface::Open(DeviceName::Interface(name)),
+            Some(why) => Interface::Waiting { name, why },
+        };
+        Ok(self
+            .daemon()?
+            .interfaces()?
+            .into_iter()
+            .map(state)
+            .collect())
+    }
+
+    /// Opens the first device of the daemon.
+    pub fn open_any(&self) -> Result<Context, ToolError> {
+        Ok(self.daemon()?.open(None)?)
     }
 
     /// Opens one of [`Self::devices`].

@@ -77,6 +77,14 @@ impl Daemon {
         }
     }
 
+    /// All its interfaces, those among them that it is to open and waits for: these with the reason.
+    pub fn interfaces(&self) -> Result<Vec<(String, Option<String>)>, Error> {
+        match self.link.request(&Request::ListInterfaces, &[])? {
+            (Response::Interfaces(interfaces), _) => Ok(interfaces),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
     /// Opens one of its devices, or the first.
     ///
     /// # Errors

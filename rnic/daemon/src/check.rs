@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::{DeviceConfig, LoopbackUse, Polling, Quota, Resource, UserLimits};
+use rnic_device::{DeviceConfig, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits};
 
 use crate::names;
 use crate::settings::Settings;
@@ -20,6 +20,7 @@ impl Display for Effective<'_> {
             log,
             drain,
             user: account,
+            presence,
             devices,
         } = self.0;
         let Some(device) = devices.first() else {
@@ -34,6 +35,7 @@ impl Display for Effective<'_> {
         let group = device.administrators.gid.map(names::group);
         optional(f, "admin_group", group, "none")?;
         line(f, "no_seccomp", !device.seccomp)?;
+        line(f, "no_wait", *presence == Presence::Required)?;
         optional(f, "metrics", metrics.as_ref(), "nowhere")?;
         line(f, "drain", drain.as_millis())?;
         line(f, "log", format!("{log}").to_lowercase())?;

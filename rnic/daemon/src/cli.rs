@@ -47,6 +47,11 @@ pub(crate) struct Given {
     #[arg(long, conflicts_with = "loopback")]
     pub(crate) no_loopback: bool,
 
+    /// End with an error when an interface is not there, is down or has no address, and leave one that is
+    /// taken away closed. Without this the daemon serves the others, and opens each when it is ready
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
     /// Unix socket that clients connect to [default: /run/rnicd/rnicd.sock; with --loopback rnicd.sock
     /// in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
@@ -194,6 +199,7 @@ impl Given {
             },
             loopback: self.loopback || below.loopback,
             no_loopback: self.no_loopback || below.no_loopback,
+            no_wait: self.no_wait || below.no_wait,
             socket: self.socket.or(below.socket),
             socket_mode: self.socket_mode.or(below.socket_mode),
             socket_group: self.socket_group.or(below.socket_group),

@@ -210,6 +210,7 @@ fn greet(
         std::thread::sleep(devices.request_waits(credentials));
         let answer = match &first {
             Ok((Request::ListDevices, _)) => Ok(Response::Devices(devices.interfaces())),
+            Ok((Request::ListInterfaces, _)) => Ok(Response::Interfaces(devices.all_interfaces())),
             Ok((Request::OpenDevice(name), _)) => devices.find(Some(name)).map(|_| {
                 wanted = Some(name.clone());
                 Response::Done

@@ -22,7 +22,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
     "interface",
     "socket",
     "socket_mode",
@@ -47,6 +47,7 @@ const KEYS: [&str; 31] = [
     "congestion",
     "loopback",
     "no_loopback",
+    "no_wait",
     "no_seccomp",
     "metrics",
     "drain",
@@ -146,6 +147,7 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "socket_group" => given.socket_group = group(reader, &at),
             "loopback" => given.loopback = reader.flag(&at).unwrap_or(false),
             "no_loopback" => given.no_loopback = reader.flag(&at).unwrap_or(false),
+            "no_wait" => given.no_wait = reader.flag(&at).unwrap_or(false),
             "no_seccomp" => given.no_seccomp = reader.flag(&at).unwrap_or(false),
             "metrics" => given.metrics = reader.parsed(&at, str::parse),
             "drain" => given.drain = reader.number(&at, 0..=3_600_000),

@@ -99,17 +99,18 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     if let Some(first) = settings.devices.first() {
         open_files::raise(&first.limits);
     }
-    let (devices, (socket, metrics)) = Devices::open_then(settings.devices.clone(), || {
-        // While their directories can be written to, and the first be given to a group.
-        let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
-        let metrics = settings
-            .metrics
-            .as_ref()
-            .map(MetricsListener::bind)
-            .transpose()?;
-        give_up_privileges()?;
-        Ok::<_, ServeError>((socket, metrics))
-    })?;
+    let (devices, (socket, metrics)) =
+        Devices::open_then(settings.devices.clone(), settings.presence, || {
+            // While their directories can be written to, and the first be given to a group.
+            let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+            let metrics = settings
+                .metrics
+                .as_ref()
+                .map(MetricsListener::bind)
+                .transpose()?;
+            give_up_privileges()?;
+            Ok::<_, ServeError>((socket, metrics))
+        })?;
     let metrics = metrics
         .map(|listener| {
             let devices = devices.clone();

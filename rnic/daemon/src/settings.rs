@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use log::LevelFilter;
 use rnic_device::{
-    Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling, Rate,
+    Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling, Presence,
+    Rate,
 };
 use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
 
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     /// Whom to become first; none: nobody else.
     pub(crate) user: Option<Account>,
+    /// Whether interfaces are waited for.
+    pub(crate) presence: Presence,
     /// One for each interface, each with the same limits.
     pub(crate) devices: Vec<DeviceConfig>,
 }
@@ -109,6 +112,7 @@ impl Settings {
             socket_group,
             metrics,
             user,
+            presence,
             log: _,
             drain: _,
             devices: _,
@@ -118,6 +122,7 @@ impl Settings {
             ("socket_mode", *socket_mode != asked.socket_mode),
             ("socket_group", *socket_group != asked.socket_group),
             ("metrics", *metrics != asked.metrics),
+            ("no_wait", *presence != asked.presence),
             ("--user", *user != asked.user),
         ]
         .into_iter()
@@ -178,6 +183,10 @@ impl Settings {
             log: given.log.unwrap_or(LevelFilter::Info),
             drain: given.drain.map_or(DRAIN, Duration::from_millis),
             user: None,
+            presence: match given.no_wait {
+                true => Presence::Required,
+                false => Presence::Awaited,
+            },
             devices,
         })
     }

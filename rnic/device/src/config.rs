@@ -117,6 +117,17 @@ impl DeviceConfig {
     }
 }
 
+/// What [`crate::Devices`] do about interfaces that are not there, are down, or have no address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// All must be ready at the start. One that is taken away later stays closed.
+    Required,
+    /// Each is waited for, and opened when it is ready; also again, when it was taken away. A thread keeps
+    /// what that asks of the kernel ([`crate::host::privileges::TO_OPEN`]).
+    #[default]
+    Awaited,
+}
+
 /// Whether connections between addresses of this host are made. They go over no interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopbackUse {

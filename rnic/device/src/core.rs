@@ -37,6 +37,8 @@ use crate::{DeviceConfig, LoopbackUse};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: DeviceConfig,
+    /// The shard's number.
+    pub(crate) shard: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     lans: Mutex<Vec<Lan>>,
     /// The VLANs of local addresses.
@@ -115,6 +117,8 @@ fn port_space(config: &DeviceConfig) -> PortSpace {
 /// The parts that [`Core`] is made of.
 pub(crate) struct Parts {
     pub(crate) config: DeviceConfig,
+    /// The shard's number.
+    pub(crate) shard: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     pub(crate) lans: Vec<Lan>,
     pub(crate) vlans: Vlans,
@@ -138,6 +142,7 @@ impl Core {
             last_counters: Mutex::default(),
             shared_prm,
             config: parts.config,
+            shard: parts.shard,
             lans: Mutex::new(parts.lans),
             vlans: parts.vlans,
             xdp_mode: parts.xdp_mode,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 use rnic_engine::command::Command;
-use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal, RefusalCode};
+use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal};
 use rnic_prm::Credentials;
 
 use crate::client::Client;
@@ -45,7 +45,8 @@ impl Device {
     /// [`DeviceError`], each variant with its advice.
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
         let (limits, administrators) = (config.limits.clone(), config.administrators);
-        let shared_prm = SharedPrm::new(limits, administrators, vec![config.interface.clone()]);
+        let shared_prm = SharedPrm::new(limits, administrators);
+        shared_prm.set_interfaces(vec![(config.interface.clone(), None)]);
         let core = Core::new(
             open::open(config, 0)?.start(Vec::new())?,
             Arc::new(shared_prm),
@@ -188,7 +189,7 @@ impl Device {
     ///
     /// `ShuttingDown`.
     pub fn metrics(&self) -> Result<String, Refusal> {
-        metrics::of(&[&self.core])
+        metrics::of(&[&*self.core], &self.core.shared_prm().interfaces())
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -228,12 +229,17 @@ impl Device {
     /// (0.4 s in most networks), and [`DeviceConfig::linger_max`] at most. That time begins at the end of the last
     /// connection that ended in order and that this side began to end.
     pub fn shutdown(&self) {
+        self.close(&refuse::shutting_down());
+    }
+
+    /// [`Self::shutdown`], of which clients are told this.
+    pub(crate) fn close(&self, why: &Refusal) {
         if !self.core.begin_closing() {
             return;
         }
         for client in self.core.clients() {
-            client.condemn(RefusalCode::ShuttingDown, &refuse::shutting_down().message);
-            self.tell_of_shutdown(&client);
+            client.condemn(why.code, &why.message);
+            self.tell_of_closing(&client, why);
             self.core.take_away(&client);
             client.hang_up();
         }
@@ -268,10 +274,10 @@ impl Device {
     }
 
     /// Tells a client of each connection that is about to be reset.
-    fn tell_of_shutdown(&self, client: &Client) {
+    fn tell_of_closing(&self, client: &Client, why: &Refusal) {
         for (qp, _) in self.core.connected(client.id) {
             let reason = DisconnectReason::ShuttingDown;
-            let message = refuse::shutting_down().message;
+            let message = why.message.clone();
             // A client that does not listen is gone in a moment anyway.
             let _ = client.events.push(Event::Disconnected {
                 qp,

@@ -5,6 +5,12 @@
 //! use two is two clients. Limits are of all devices together. Connections from an address of one to an
 //! address of another are made within the process: both shards must run, so whoever drives one
 //! ([`crate::Driving::Inline`]) drives the other as well.
+//!
+//! Devices come and go with their interfaces ([`Presence::Awaited`]): [`slots`] has what is to be open and
+//! what is, [`keeper`] makes them the same.
+
+mod keeper;
+pub(crate) mod slots;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +21,9 @@ use rnic_prm::{Credentials, Prm};
 use crate::core::Core;
 use crate::device::drain;
 use crate::shared_prm::SharedPrm;
-use crate::{Device, DeviceConfig, DeviceError, internal, metrics, open, refuse};
+use crate::{Device, DeviceConfig, DeviceError, Presence, internal, metrics, open, refuse};
+use keeper::Keeper;
+use slots::{Slot, Slots};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
 const INTERFACES_MAX: usize = 256;
@@ -23,12 +31,15 @@ const INTERFACES_MAX: usize = 256;
 /// The devices of one process, in a fixed order.
 #[derive(Clone, Debug)]
 pub struct Devices {
-    all: Vec<Arc<Device>>,
+    pub(crate) slots: Arc<Slots>,
+    /// None where interfaces are not waited for.
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Devices {
-    /// Opens interfaces of the calling thread's network namespace, all or none. The limits and
-    /// administrators of the first hold for all of them together; the others' are not looked at.
+    /// Opens interfaces of the calling thread's network namespace, all or none but for those that are waited
+    /// for. The limits and administrators of the first hold for all of them together; the others' are not
+    /// looked at.
     ///
     /// For a process that gives up privileges: `opened` is called when all that needs them is open
     /// ([`crate::host::privileges::NEEDED`] are asked for later), and before any thread is started that
@@ -39,6 +50,7 @@ impl Devices {
     /// [`DeviceError`], and those of `opened`.
     pub fn open_then<T, E: From<DeviceError>>(
         mut configs: Vec<DeviceConfig>,
+        presence: Presence,
         opened: impl FnOnce() -> Result<T, E>,
     ) -> Result<(Self, T), E> {
         let names: Vec<_> = configs.iter().map(|it| it.interface.clone()).collect();
@@ -50,11 +62,19 @@ impl Devices {
             config.limits = first.limits.clone();
             config.administrators = first.administrators;
         }
-        let shared_prm = SharedPrm::new(first.limits, first.administrators, names);
-        let shared_prm = Arc::new(shared_prm);
+        let shared_prm = Arc::new(SharedPrm::new(first.limits, first.administrators));
+        let mut slots = Vec::new();
         let mut interfaces = Vec::new();
         for (shard, config) in (0..=u8::MAX).zip(configs) {
-            interfaces.push(open::open(config, shard)?);
+            let mut slot = Slot::new(config.clone(), shard);
+            match open::open(config, shard) {
+                Ok(opened) => interfaces.push(opened),
+                Err(error) if presence == Presence::Awaited && error.is_absence() => {
+                    slot.wait_for(&error.to_string());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            slots.push(slot);
         }
         let links = internal::links(&interfaces)?;
         let mut cores = Vec::new();
@@ -63,81 +83,74 @@ impl Devices {
             cores.push(Arc::new(Core::new(parts, shared_prm.clone())));
         }
         internal::join(&cores);
-        // The threads of the shards and of captures are there, and have given up all of their own.
+        let keeper = match presence {
+            Presence::Required => None,
+            Presence::Awaited => {
+                Some(Keeper::start().map_err(open::host("a thread that waits for interfaces"))?)
+            }
+        };
+        // The threads of the shards and of captures are there, and have given up all of their own; the keeper
+        // what it does not need.
         let opened = opened()?;
-        let mut all = Vec::new();
         for core in cores {
-            all.push(Device::start(core)?);
+            let shard = core.shard;
+            let device = Device::start(core)?;
+            if let Some(slot) = slots.iter_mut().find(|slot| slot.shard == shard) {
+                slot.open(device);
+            }
         }
-        Ok((Self { all }, opened))
+        let slots = Arc::new(Slots::new(shared_prm, slots));
+        if let Some(keeper) = &keeper {
+            keeper.begin(slots.clone());
+        }
+        let keeper = keeper.map(Arc::new);
+        Ok((Self { slots, keeper }, opened))
     }
 
-    /// All of them.
-    pub fn all(&self) -> &[Arc<Device>] {
-        &self.all
+    /// Those that are open.
+    pub fn all(&self) -> Vec<Arc<Device>> {
+        self.slots.open()
     }
 
-    /// The names of their interfaces.
+    /// The names of the interfaces that are open.
     pub fn interfaces(&self) -> Vec<String> {
-        let names = self.all.iter().map(|device| device.interface());
-        names.map(str::to_owned).collect()
+        self.slots.shared_prm().open()
     }
 
-    /// The device that a client means; without a name the first.
+    /// The names of all interfaces. One that is waited for has the reason with it, as much of it as a control
+    /// message takes.
+    pub fn all_interfaces(&self) -> Vec<(String, Option<String>)> {
+        self.slots.shared_prm().interfaces_for_clients()
+    }
+
+    /// The device that a client means; without a name the first that is open.
     ///
     /// # Errors
     ///
-    /// `UnknownObject`, `AddressNotLocal` or `Unreachable` when there is none such; the refusal names
-    /// those there are.
-    pub fn find(&self, wanted: Option<&DeviceName>) -> Result<&Arc<Device>, Refusal> {
+    /// `Host` when its interface is waited for. `UnknownObject`, `AddressNotLocal` or `Unreachable` when there
+    /// is none such; the refusal names those there are.
+    pub fn find(&self, wanted: Option<&DeviceName>) -> Result<Arc<Device>, Refusal> {
+        let all = self.all();
         let found = match wanted {
-            None => self.all.first(),
-            Some(wanted) => self.all.iter().find(|device| is_meant(device, wanted)),
+            None => all.into_iter().next(),
+            Some(wanted) => all.into_iter().find(|device| is_meant(device, wanted)),
         };
-        found.ok_or_else(|| {
-            let (code, wanted) = match wanted {
-                None => (RefusalCode::Host, "a device".to_owned()),
-                Some(wanted) => {
-                    let code = match wanted {
-                        DeviceName::Interface(_) => RefusalCode::UnknownObject,
-                        DeviceName::Address(_) => RefusalCode::AddressNotLocal,
-                        DeviceName::Toward(_) => RefusalCode::Unreachable,
-                    };
-                    (code, format!("the device of {wanted}"))
-                }
-            };
-            let known = self.interfaces().join(", ");
-            let message = format!(
-                "{wanted} asked, but this RNIC has only the interfaces {known}: name one of these, or \
-                 an address of one"
-            );
-            refuse::refusal(code, &message)
-        })
+        found.ok_or_else(|| missing(wanted, &self.slots.shared_prm().interfaces()))
     }
 
     /// How long a client of this user has to wait before its next request, which counts as made.
     pub fn request_waits(&self, credentials: Credentials) -> Duration {
-        self.waits(|prm, now| prm.request_waits(credentials, now))
+        self.prm(|prm| prm.request_waits(credentials, Instant::now()))
     }
 
     /// How long this user has to wait before its next client, which counts as made.
     pub fn client_waits(&self, credentials: Credentials) -> Duration {
-        self.waits(|prm, now| prm.client_waits(credentials, now))
-    }
-
-    fn waits(&self, wait: impl FnOnce(&mut Prm, Instant) -> Duration) -> Duration {
-        // The PRM is one for all devices.
-        let first = self.all.first();
-        first.map_or(Duration::ZERO, |device| {
-            wait(&mut device.core().prm(), Instant::now())
-        })
+        self.prm(|prm| prm.client_waits(credentials, Instant::now()))
     }
 
     /// How many clients there may be at one time: in all, and of this user.
     pub fn clients_max(&self, credentials: Credentials) -> (u32, u32) {
-        let first = self.all.first();
-        first.map_or((0, 0), |device| {
-            let prm = device.core().prm();
+        self.prm(|prm| {
             let limits = prm.limits();
             (limits.clients, limits.users.of(credentials).clients)
         })
@@ -145,13 +158,16 @@ impl Devices {
 
     /// Whether this client is an administrator.
     pub fn administers(&self, credentials: &Credentials) -> bool {
-        let first = self.all.first();
-        first.is_some_and(|device| device.core().prm().administers(credentials))
+        self.prm(|prm| prm.administers(credentials))
     }
 
-    /// Whether all shards still answer.
+    fn prm<T>(&self, ask: impl FnOnce(&mut Prm) -> T) -> T {
+        ask(&mut self.slots.shared_prm().prm())
+    }
+
+    /// Whether the shards of all that are open still answer.
     pub fn are_alive(&self) -> bool {
-        self.all.iter().all(|device| device.counters().is_ok())
+        self.all().iter().all(|device| device.counters().is_ok())
     }
 
     /// Everything that the devices measure, in Prometheus's text format 0.0.4.
@@ -160,19 +176,73 @@ impl Devices {
     ///
     /// `ShuttingDown`.
     pub fn metrics(&self) -> Result<String, Refusal> {
-        let cores: Vec<&Core> = self.all.iter().map(|device| &**device.core()).collect();
-        metrics::of(&cores)
+        let all = self.all();
+        let cores: Vec<&Core> = all.iter().map(|device| &**device.core()).collect();
+        metrics::of(&cores, &self.slots.shared_prm().interfaces())
     }
 
-    /// [`Device::drain`] for all of them in the same time.
+    /// [`Device::drain`] for all of them in the same time. No interface is waited for any more.
     pub fn drain(&self, patience: Duration, give_up: impl FnMut() -> bool) -> usize {
-        drain(self.all.iter().map(|device| &**device), patience, give_up)
+        self.stop_waiting();
+        let all = self.all();
+        drain(all.iter().map(|device| &**device), patience, give_up)
     }
 
     /// [`Device::shutdown`] for all of them.
     pub fn shutdown(&self) {
-        self.all.iter().for_each(|device| device.shutdown());
+        self.stop_waiting();
+        for device in self.slots.with_gone() {
+            device.shutdown();
+        }
     }
+
+    fn stop_waiting(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.stop();
+        }
+    }
+}
+
+/// Why no open device is meant.
+fn missing(wanted: Option<&DeviceName>, interfaces: &[(String, Option<String>)]) -> Refusal {
+    let all = interfaces.iter();
+    let waiting = all.filter_map(|(name, why)| Some((name.as_str(), why.as_deref()?)));
+    let named = match wanted {
+        // None is open: the first that is to be.
+        None => waiting.clone().next(),
+        Some(DeviceName::Interface(wanted)) => waiting.clone().find(|(name, _)| name == wanted),
+        Some(_) => None,
+    };
+    if let Some((name, why)) = named {
+        return refuse::waited_for(name, why);
+    }
+    let (code, wanted) = match wanted {
+        None => (RefusalCode::Host, "a device".to_owned()),
+        Some(wanted) => {
+            let code = match wanted {
+                DeviceName::Interface(_) => RefusalCode::UnknownObject,
+                DeviceName::Address(_) => RefusalCode::AddressNotLocal,
+                DeviceName::Toward(_) => RefusalCode::Unreachable,
+            };
+            (code, format!("the device of {wanted}"))
+        }
+    };
+    let is_open = |(name, why): &'_ (String, Option<String>)| why.is_none().then(|| name.clone());
+    let open: Vec<_> = interfaces.iter().filter_map(is_open).collect();
+    let waiting: Vec<_> = waiting.map(|(name, _)| name).collect();
+    let known = match open.is_empty() {
+        true => "none".to_owned(),
+        false => open.join(", "),
+    };
+    let more = match waiting.is_empty() {
+        true => String::new(),
+        false => format!(", and waits for {}", waiting.join(", ")),
+    };
+    let message = format!(
+        "{wanted} asked, but this RNIC has only the interfaces {known}{more}: name one of these, or an address \
+         of one"
+    );
+    refuse::refusal(code, &message)
 }
 
 fn is_meant(device: &Device, wanted: &DeviceName) -> bool {

@@ -137,3 +137,14 @@ pub enum DeviceError {
         source: io::Error,
     },
 }
+
+impl DeviceError {
+    /// Whether the interface is only not there yet, or not ready: it may be later, without anybody
+    /// changing what was asked.
+    pub fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownInterface { .. } | Self::InterfaceDown { .. } | Self::NoAddress { .. }
+        )
+    }
+}

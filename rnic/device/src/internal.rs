@@ -121,10 +121,10 @@ impl Core {
         })
     }
 
-    /// Whether an interface of this device, which is still there, has the address.
+    /// Whether an interface of this device, which is still open, has the address.
     fn has(&self, address: IpAddr) -> bool {
         let addresses = self.interface_addresses();
-        !self.is_gone() && addresses.is_ok_and(|all| all.contains(&address))
+        !self.is_gone() && !self.is_closing() && addresses.is_ok_and(|all| all.contains(&address))
     }
 
     /// An address of this device's that `remote` can answer.

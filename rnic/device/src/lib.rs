@@ -41,7 +41,7 @@ mod session;
 mod shared_prm;
 mod vlan;
 
-pub use config::{DeviceConfig, Driving, LoopbackUse, Polling, XdpMode};
+pub use config::{DeviceConfig, Driving, LoopbackUse, Polling, Presence, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

@@ -79,6 +79,11 @@ const INFO: Head = (
     "1 for each interface; its labels say which shard serves it, how, and the version of the program.",
     MetricKind::Gauge,
 );
+const OPEN: Head = (
+    "rnic_interface_open",
+    "1 for an interface that is open, 0 for one that is waited for.",
+    MetricKind::Gauge,
+);
 const REFUSED: Head = (
     "rnic_requests_refused_total",
     "Clients' requests that were refused, by reason.",
@@ -141,6 +146,7 @@ pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
     let counters = counters.map(|family| (family.name, family.kind));
     let heads = [
         INFO,
+        OPEN,
         REFUSED,
         WORK,
         CONNECT,
@@ -174,9 +180,12 @@ struct Look<'a> {
 /// # Errors
 ///
 /// `ShuttingDown`.
-pub(crate) fn of(cores: &[&Core]) -> Result<String, Refusal> {
+pub(crate) fn of(
+    cores: &[&Core],
+    interfaces: &[(String, Option<String>)],
+) -> Result<String, Refusal> {
     let mut looks = Vec::new();
-    for (number, core) in cores.iter().enumerate() {
+    for core in cores {
         let (Answer::Metrics(shard), _) = core.execute(Command::QueryMetrics)? else {
             return Ok(String::new());
         };
@@ -187,7 +196,7 @@ pub(crate) fn of(cores: &[&Core]) -> Result<String, Refusal> {
             core,
             shard,
             counters,
-            of_shard: labels(&[("shard", &number.to_string()), interface]),
+            of_shard: labels(&[("shard", &core.shard.to_string()), interface]),
             of_interface: labels(&[interface]),
         });
     }
@@ -199,6 +208,11 @@ pub(crate) fn of(cores: &[&Core]) -> Result<String, Refusal> {
             ("version", env!("CARGO_PKG_VERSION")),
         ]);
         text.sample(INFO.0, &joined(&look.of_shard, &more), 1);
+    }
+    head(&mut text, OPEN);
+    for (name, waits) in interfaces {
+        let is_open = u64::from(waits.is_none());
+        text.sample(OPEN.0, &labels(&[("interface", name)]), is_open);
     }
     families(&mut text, SHARD, &looks, |look| &look.of_shard);
     families(&mut text, DEVICE, &looks, |look| &look.of_interface);

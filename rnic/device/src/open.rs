@@ -55,18 +55,9 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
         return loopback::open(config, shard);
     }
     let netlink = Netlink::open().map_err(host("a netlink socket"))?;
-    let interface = Interface::find(&netlink, &config.interface)?;
     let vlans = vlans(&config)?;
-    let lans = lans(&config, &netlink, &interface)?;
-    let mut has_address = false;
-    for lan in &lans {
-        has_address |= !addresses(&netlink, lan.interface.index)?.is_empty();
-    }
-    if !has_address {
-        return Err(DeviceError::NoAddress {
-            interface: interface.name,
-        });
-    }
+    let lans = find(&config, &netlink)?;
+    let interface = lans[0].interface.clone();
     let chunk = Sockets::chunk(&interface)?;
     let queues = queues(&config, &interface)?;
     check_frames(&config, queues)?;
@@ -142,6 +133,7 @@ impl Opened {
         let driver = driver(&config, shard, tap)?;
         Ok(Parts {
             config,
+            shard: self.shard,
             lans: self.lans,
             vlans: self.vlans,
             xdp_mode: self.xdp_mode,
@@ -195,14 +187,11 @@ fn vlans(config: &DeviceConfig) -> Result<Vlans, DeviceError> {
     Ok(vlans)
 }
 
-/// The interface, and those of the kernel for its VLANs.
-fn lans(
-    config: &DeviceConfig,
-    netlink: &Netlink,
-    interface: &Interface,
-) -> Result<Vec<Lan>, DeviceError> {
+/// The interface and those of the kernel for its VLANs, all up, one with an address at least. The first is
+/// the interface itself.
+pub(crate) fn find(config: &DeviceConfig, netlink: &Netlink) -> Result<Vec<Lan>, DeviceError> {
     let mut lans = vec![Lan {
-        interface: interface.clone(),
+        interface: Interface::find(netlink, &config.interface)?,
         vlan: None,
     }];
     for vlan in &config.vlans {
@@ -213,7 +202,14 @@ fn lans(
             });
         }
     }
-    Ok(lans)
+    for lan in &lans {
+        if !addresses(netlink, lan.interface.index)?.is_empty() {
+            return Ok(lans);
+        }
+    }
+    Err(DeviceError::NoAddress {
+        interface: config.interface.clone(),
+    })
 }
 
 /// How many queues to serve: all there are.

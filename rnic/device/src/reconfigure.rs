@@ -22,8 +22,8 @@ impl Devices {
     /// A line for each thing that can't change while the devices are open, or can't be at all. Nothing has
     /// changed then.
     pub fn reconfigure(&self, configs: &[DeviceConfig]) -> Result<(), Vec<String>> {
-        let cores: Vec<&Core> = self.all().iter().map(|device| &**device.core()).collect();
-        let opened: Vec<_> = cores.iter().map(|core| &*core.config.interface).collect();
+        let slots = self.slots.all();
+        let opened: Vec<_> = slots.iter().map(|slot| &*slot.config.interface).collect();
         let asked: Vec<_> = configs.iter().map(|config| &*config.interface).collect();
         let Some(first) = configs.first().filter(|_| opened == asked) else {
             return Err(vec![format!(
@@ -33,20 +33,32 @@ impl Devices {
             )]);
         };
         let mut faults = Vec::new();
-        for (core, config) in cores.iter().zip(configs) {
-            faults.extend(fixed(&core.config, config));
+        for (slot, config) in slots.iter().zip(configs) {
+            faults.extend(fixed(&slot.config, config));
             faults.extend(check_user_timeout(config).err().map(|it| it.to_string()));
         }
-        let mut prm = cores[0].prm();
+        let shared_prm = self.slots.shared_prm();
+        let mut prm = shared_prm.prm();
         faults.extend(prm.unfit(&first.limits));
         if !faults.is_empty() {
             return Err(faults);
         }
         prm.reconfigure(first.limits.clone(), first.administrators)?;
         drop(prm);
-        for (core, config) in cores.iter().zip(configs) {
+        for (slot, config) in slots.iter().zip(configs) {
+            let known = self.slots.change_one(slot.shard, |slot| {
+                // Tables stay as large as they were at the start, also of a device that is opened later.
+                slot.config = DeviceConfig {
+                    limits: slot.config.limits.clone(),
+                    ..config.clone()
+                };
+                slot.device().cloned()
+            });
+            let Some(device) = known.flatten() else {
+                continue;
+            };
             // One that stops meanwhile needs no settings.
-            if let Err(refusal) = core.reconfigure(config) {
+            if let Err(refusal) = device.core().reconfigure(config) {
                 log::debug!("{}: {refusal}", config.interface);
             }
         }

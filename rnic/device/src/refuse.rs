@@ -22,9 +22,25 @@ pub(crate) fn interface_gone(interface: &str) -> Refusal {
     refusal(
         RefusalCode::Host,
         &format!(
-            "interface {interface} was taken away from the host: use another, or start the RNIC again \
-             when it is back"
+            "interface {interface} was taken away from the host: use another, or open it again when it \
+             is back"
         ),
+    )
+}
+
+/// The device of an interface is closed, and another one of the same name is about to be opened.
+pub(crate) fn opened_again(interface: &str) -> Refusal {
+    refusal(
+        RefusalCode::ShuttingDown,
+        &format!("interface {interface} is opened again: open the device again"),
+    )
+}
+
+/// The device of an interface that is not open yet.
+pub(crate) fn waited_for(interface: &str, why: &str) -> Refusal {
+    refusal(
+        RefusalCode::Host,
+        &format!("the RNIC waits for interface {interface}, and opens it by itself then: {why}"),
     )
 }
 

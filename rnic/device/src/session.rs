@@ -299,8 +299,9 @@ impl ClientSession {
             Request::Order(order) => done(self.order(order)),
             Request::StartCapture(filter) => self.start_capture(turn, filter),
             Request::StopCapture => done(self.stop_capture(turn)),
-            Request::ListDevices => plain(Ok(Response::Devices(
-                self.core().shared_prm().interfaces().to_vec(),
+            Request::ListDevices => plain(Ok(Response::Devices(self.core().shared_prm().open()))),
+            Request::ListInterfaces => plain(Ok(Response::Interfaces(
+                self.core().shared_prm().interfaces_for_clients(),
             ))),
             Request::OpenDevice(name) => Err(refuse::refusal(
                 RefusalCode::WrongState,

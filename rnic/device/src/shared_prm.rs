@@ -3,33 +3,34 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use rnic_ipc::control::{Refusal, Request};
+use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal, Request};
 use rnic_prm::{Administrators, Limits, Prm};
 
 use crate::core::lock;
 use crate::room::{Alone, Room, to_come};
+
+/// Bytes that what is told of interfaces may take, without the lengths.
+const INTERFACES_BYTES: usize = CONTROL_MESSAGE_MAX / 2;
 
 /// What the devices of one process have in common.
 #[derive(Debug)]
 pub(crate) struct SharedPrm {
     prm: Mutex<Prm>,
     room: Room,
-    /// The names of their interfaces, in their order.
-    interfaces: Vec<String>,
+    interfaces: Mutex<Interfaces>,
 }
 
+/// The interfaces of a process's devices, in their order: each with why it is waited for, if it is.
+pub(crate) type Interfaces = Vec<(String, Option<String>)>;
+
 impl SharedPrm {
-    /// For devices with these interfaces; no clients yet.
-    pub(crate) fn new(
-        limits: Limits,
-        administrators: Administrators,
-        interfaces: Vec<String>,
-    ) -> Self {
+    /// No interfaces and no clients yet.
+    pub(crate) fn new(limits: Limits, administrators: Administrators) -> Self {
         let prm = Prm::new(limits).with_administrators(administrators);
         Self {
             prm: Mutex::new(prm),
             room: Room::new(),
-            interfaces,
+            interfaces: Mutex::default(),
         }
     }
 
@@ -48,8 +49,33 @@ impl SharedPrm {
         self.room.refused()
     }
 
-    /// The names of the interfaces.
-    pub(crate) fn interfaces(&self) -> &[String] {
-        &self.interfaces
+    /// The interfaces that there are at present.
+    pub(crate) fn interfaces(&self) -> Interfaces {
+        lock(&self.interfaces).clone()
+    }
+
+    /// The same, as one control message takes them.
+    pub(crate) fn interfaces_for_clients(&self) -> Interfaces {
+        let mut all = self.interfaces();
+        let each = INTERFACES_BYTES / all.len().max(1);
+        for (name, why) in &mut all {
+            if let Some(why) = why {
+                why.truncate(why.floor_char_boundary(each.saturating_sub(name.len())));
+            }
+        }
+        all
+    }
+
+    /// The names of those that are open.
+    pub(crate) fn open(&self) -> Vec<String> {
+        let all = self.interfaces().into_iter();
+        all.filter(|(_, why)| why.is_none())
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// There are others, or other ones are open.
+    pub(crate) fn set_interfaces(&self, interfaces: Interfaces) {
+        *lock(&self.interfaces) = interfaces;
     }
 }

@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -40,8 +40,8 @@ pub const ADDRESSES_MAX: usize = 128;
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The first message, but for [`Request::ListDevices`] and [`Request::OpenDevice`]. Reply:
-    /// [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
+    /// The first message, but for [`Request::ListDevices`], [`Request::ListInterfaces`] and
+    /// [`Request::OpenDevice`]. Reply: [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
     /// [kick](crate::kick::Kick), in this order.
     Hello {
         /// The client's [`PROTOCOL_VERSION`].
@@ -261,6 +261,8 @@ pub enum Request {
     /// The device that the client is to be one of; without this it is the first. Before
     /// [`Request::Hello`] only: all objects of a client are of one device. Reply: [`Response::Done`].
     OpenDevice(DeviceName),
+    /// The interfaces of the RNIC, those among them that it waits for. Reply: [`Response::Interfaces`].
+    ListInterfaces,
 }
 
 /// The result of a [`Request`].
@@ -334,6 +336,8 @@ pub enum Response {
     /// To [`Request::ListDevices`]: the names of their interfaces, in the order of the daemon's
     /// configuration.
     Devices(Vec<String>),
+    /// To [`Request::ListInterfaces`]: their names, each with why it is waited for if it is not open.
+    Interfaces(Vec<(String, Option<String>)>),
 }
 
 /// A request that was refused, and why.

@@ -77,6 +77,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         keepalive_probes = 4
         congestion = "bbr"
         no_loopback = true
+        no_wait = true
         no_seccomp = true
         metrics = "127.0.0.1:9400"
         drain = 1500
@@ -110,6 +111,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         },
         loopback: false,
         no_loopback: true,
+        no_wait: true,
         no_seccomp: true,
         metrics: Some("127.0.0.1:9400".parse().unwrap()),
         drain: Some(1500),

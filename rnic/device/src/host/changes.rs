@@ -14,6 +14,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 /// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE of linux/rtnetlink.h.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+/// Of these _LINK, _IPV4_IFADDR and _IPV6_IFADDR.
+const OF_INTERFACES: [u32; 3] = [1, 5, 9];
 /// Most messages of one look; those behind them wait for the next.
 const BATCH: usize = 1024;
 
@@ -31,10 +33,23 @@ impl Changes {
     ///
     /// The kernel's.
     pub(crate) fn open() -> io::Result<Self> {
+        Self::of(&GROUPS)
+    }
+
+    /// Those of interfaces and their addresses.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(crate) fn of_interfaces() -> io::Result<Self> {
+        Self::of(&OF_INTERFACES)
+    }
+
+    fn of(groups: &[u32]) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, 0))?;
-        for group in GROUPS {
-            socket.add_membership(group)?;
+        for group in groups {
+            socket.add_membership(*group)?;
         }
         socket.set_non_blocking(true)?;
         Ok(Self { socket })

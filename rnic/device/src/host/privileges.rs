@@ -18,12 +18,15 @@ pub const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::BPF);
 
-/// What opening devices asks of the kernel, and making the files that clients and scrapers connect to
-/// in directories of anybody's; and what [`keep`] needs.
-pub const TO_START: CapabilitySet = NEEDED
+/// What opening a device while others are open asks of the kernel.
+pub const TO_OPEN: CapabilitySet = NEEDED
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON)
-    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::IPC_LOCK);
+
+/// What opening devices asks of the kernel, and making the files that clients and scrapers connect to
+/// in directories of anybody's; and what [`keep`] needs.
+pub const TO_START: CapabilitySet = TO_OPEN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::CHOWN)

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use rnic_prm::Credentials;
 
-use crate::{DeviceConfig, DeviceError, Devices, Polling};
+use crate::{DeviceConfig, DeviceError, Devices, Polling, Presence};
 
 const SOMEBODY: Credentials = Credentials {
     uid: 1000,
@@ -12,7 +12,9 @@ const SOMEBODY: Credentials = Credentials {
 
 fn open() -> (Devices, DeviceConfig) {
     let config = DeviceConfig::loopback();
-    let opened = Devices::open_then(vec![config.clone()], || Ok::<_, DeviceError>(()));
+    let opened = Devices::open_then(vec![config.clone()], Presence::Required, || {
+        Ok::<_, DeviceError>(())
+    });
     (opened.unwrap().0, config)
 }
 

@@ -66,13 +66,10 @@ impl Bench {
             Driving::Inline => Driver::inline(Box::new(engine)),
         };
         let name = "lo".to_owned();
-        let shared_prm = SharedPrm::new(
-            config.limits.clone(),
-            config.administrators,
-            vec![config.interface.clone()],
-        );
+        let shared_prm = SharedPrm::new(config.limits.clone(), config.administrators);
         let parts = Parts {
             config,
+            shard: 0,
             lans: vec![Lan {
                 interface: Interface {
                     name,

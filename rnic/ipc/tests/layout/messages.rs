@@ -216,6 +216,7 @@ fn requests() -> Vec<Request> {
         Request::StopCapture,
         Request::ListDevices,
         Request::OpenDevice(DeviceName::Interface("i".into())),
+        Request::ListInterfaces,
     ]
 }
 
@@ -279,6 +280,7 @@ fn responses() -> Vec<Response> {
         }),
         Response::Capture,
         Response::Devices(vec!["i".into()]),
+        Response::Interfaces(vec![("i".into(), Some("w".into()))]),
     ]
 }
 

@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic::inspect::{Kind, LogLevel, Object, Order};
 use rnic::{ClientId, Context, DeviceInfo, DeviceName};
 use rnic_tools::ctl::show::{self, Programs, Shown};
-use rnic_tools::door::Door;
+use rnic_tools::door::{Door, Interface};
 use rnic_tools::endpoint::ToolError;
 use serde_json::{Value, json};
 
@@ -149,11 +149,12 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
     }
 }
 
-/// The device that is named, or the first.
+/// The device that is named, or the first that is open. Without one the RNIC says why.
 fn first(door: &Door) -> Result<Context, ToolError> {
-    let devices = door.devices()?;
-    let none = || ToolError::Usage("the RNIC has no devices".to_owned());
-    door.open_device(devices.first().ok_or_else(none)?)
+    match door.devices()?.first() {
+        Some(device) => door.open_device(device),
+        None => door.open_any(),
+    }
 }
 
 fn device(door: &Door, as_json: bool) -> Result<(), ToolError> {
@@ -167,20 +168,30 @@ fn device(door: &Door, as_json: bool) -> Result<(), ToolError> {
 }
 
 fn devices(door: &Door, as_json: bool) -> Result<(), ToolError> {
-    let mut found = Vec::new();
-    for name in door.devices()? {
-        found.push(door.open_device(&name)?.device_info()?);
-    }
-    if as_json {
-        let list: Vec<Value> = found.iter().map(info).collect();
-        rnic_tools::outln!("{}", Value::from(list));
-        return Ok(());
-    }
-    for (number, device) in found.iter().enumerate() {
-        if number > 0 {
+    let mut list = Vec::new();
+    for (number, interface) in door.interfaces()?.into_iter().enumerate() {
+        if !as_json && number > 0 {
             rnic_tools::outln!("");
         }
-        tell(device);
+        match interface {
+            Interface::Waiting { name, why } if as_json => {
+                list.push(json!({ "interface": name, "waits": why }));
+            }
+            Interface::Waiting { name, why } => {
+                rnic_tools::outln!("interface    {name}");
+                rnic_tools::outln!("waits        {why}");
+            }
+            Interface::Open(name) => {
+                let device = door.open_device(&name)?.device_info()?;
+                match as_json {
+                    true => list.push(info(&device)),
+                    false => tell(&device),
+                }
+            }
+        }
+    }
+    if as_json {
+        rnic_tools::outln!("{}", Value::from(list));
     }
     Ok(())
 }
