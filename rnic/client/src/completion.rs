@@ -159,10 +159,13 @@ impl CompletionQueue {
     /// work on it meanwhile, and completions stay in order. Who polls meanwhile waits.
     ///
     /// # Errors
-    /// As [`Self::create`], and when the queue has overflowed. It is as it was then.
+    /// As [`Self::create`], and when the queue has overflowed. It is as it was then, but for one case: this
+    /// process can't map the memory of the new ring. Completions then go where nobody reads them, and the
+    /// queue counts as one that has overflowed.
     pub fn resize(&self, depth: u32) -> Result<(), Error> {
         let Self { inner } = self;
-        inner.rings.grow(depth, || {
+        let mut replaced = false;
+        let grown = inner.rings.grow(depth, || {
             let request = Request::ResizeCq {
                 cq: inner.id,
                 depth,
@@ -171,10 +174,15 @@ impl CompletionQueue {
                 let Response::Cq { depth, .. } = response else {
                     return Err(unexpected(&response));
                 };
+                replaced = true;
                 let [memory] = descriptors::<1>(fds)?;
                 Ok(CqConsumer::attach_fd(memory, depth)?)
             })
-        })
+        });
+        if grown.is_err() && replaced {
+            inner.context.events().boxes().lose_cq(inner.id);
+        }
+        grown
     }
 
     /// Its number, by which [`crate::EventSources`] names it.
@@ -363,21 +371,34 @@ impl CompletionQueue {
         Ok(!self.is_empty() && self.inner.rings.lock().available()?)
     }
 
+    /// What a resize holds.
+    #[cfg(test)]
+    pub(crate) fn hold_rings(&self) -> impl Sized + '_ {
+        self.inner.rings.lock()
+    }
+
     /// Finds out whether the CQ overflowed or the daemon is gone.
     pub(crate) fn look_for_trouble(&self) -> Result<(), Error> {
         let context = &self.inner.context;
-        let boxes = context.events().boxes();
-        // Completions that were put before the trouble are still to be had.
-        if boxes.failed_cqs.contains(&self.inner.id) && !self.has_completions()? {
-            return Err(Error::CqOverflow);
-        }
-        if boxes.is_closed() {
+        // The boxes are not held when the rings are asked: a resize holds the rings while it asks the daemon,
+        // and looks into the boxes when that is gone.
+        let (failed, gone) = {
+            let boxes = context.events().boxes();
+            let failed = boxes.failed_cqs.contains(&self.inner.id);
+            (failed, boxes.is_closed().then(|| boxes.gone()))
+        };
+        if gone.is_some() {
             context.set_gone();
-            if !self.has_completions()? {
-                return Err(boxes.gone());
-            }
         }
-        Ok(())
+        let trouble = match failed {
+            true => Some(Error::CqOverflow),
+            false => gone,
+        };
+        // Completions that were put before the trouble are still to be taken.
+        match trouble {
+            Some(trouble) if !self.has_completions()? => Err(trouble),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -319,6 +319,11 @@ impl Boxes {
         self.cqs.insert(cq);
     }
 
+    /// It takes no completions any more.
+    pub(crate) fn lose_cq(&mut self, cq: CqId) {
+        self.failed_cqs.insert(cq);
+    }
+
     pub(crate) fn remove_cq(&mut self, cq: CqId) {
         self.cqs.remove(&cq);
         self.failed_cqs.remove(&cq);
@@ -391,7 +396,7 @@ impl Boxes {
             }
             Event::CqError { cq } => {
                 if self.cqs.contains(&cq) {
-                    self.failed_cqs.insert(cq);
+                    self.lose_cq(cq);
                     self.note(EventSource::CompletionQueue(cq));
                 }
                 return;

@@ -8,6 +8,7 @@ mod late;
 mod listeners;
 mod objects;
 mod program_memory;
+mod resize;
 mod sources;
 mod stags;
 mod waiting;

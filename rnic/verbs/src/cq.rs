@@ -65,15 +65,8 @@ impl Cq {
                 Some((channel, usage))
             }
         };
-        let cq = CompletionQueue::create(context.rnic(), init.cqe);
-        let cq = cq.map_err(|error| {
-            let info = context.session().info();
-            match info.is_ok_and(|info| init.cqe > info.limits.cq_depth) {
-                // More than `max_cqe`, so that it is no shortage of memory.
-                true => Fail::of(Errno::INVAL, error.to_string()),
-                false => Fail::from(error),
-            }
-        })?;
+        let cq = CompletionQueue::create(context.rnic(), init.cqe)
+            .map_err(|error| depth_failure(context, init.cqe, error))?;
         let abi = Shared::zeroed(|abi: &mut ibv_cq_ex| {
             abi.base.context = context.abi_ptr();
             abi.base.channel = init.channel;
@@ -122,7 +115,9 @@ impl Cq {
         if cqe == 0 {
             return Err(Fail::of(Errno::INVAL, "a completion queue without entries"));
         }
-        self.cq.resize(cqe)?;
+        self.cq
+            .resize(cqe)
+            .map_err(|error| depth_failure(&self.context, cqe, error))?;
         let depth = c_int::try_from(self.cq.depth()).unwrap_or(c_int::MAX);
         field!(self.abi, base.cqe).store(depth);
         Ok(())
@@ -166,5 +161,14 @@ impl Cq {
     /// The program's own word for it.
     pub(crate) fn cq_context(&self) -> Ptr<c_void> {
         field!(self.abi, base.cq_context).get()
+    }
+}
+
+/// Why there is no queue so deep. More than `max_cqe` is no shortage of memory.
+fn depth_failure(context: &Context, cqe: u32, error: rnic::Error) -> Fail {
+    let info = context.session().info();
+    match info.is_ok_and(|info| cqe > info.limits.cq_depth) {
+        true => Fail::of(Errno::INVAL, error.to_string()),
+        false => Fail::from(error),
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) doorbells: Option<DoorbellConsumer>,
     pub(super) kick: Option<OwnedFd>,
     events: Option<Channel>,
+    /// Rings that replace others are none of the depth that the client is told.
+    pub(super) spoils_rings: bool,
     /// The number that was given out last.
     pub(super) next: u32,
 }
@@ -76,6 +78,7 @@ impl Fake {
             doorbells: None,
             kick: None,
             events: None,
+            spoils_rings: false,
             next: 0,
         }));
         let control = ours.as_fd().try_clone_to_owned().unwrap();
@@ -203,6 +206,16 @@ impl State {
                     cq: CqId(number),
                     depth,
                 }
+            }
+            Request::ResizeCq { cq, depth } => {
+                let depth = depth.next_power_of_two();
+                let (mut ring, memory) = CqProducer::create(depth).unwrap();
+                let (before, _) = self.cqs.get_mut(&cq).unwrap();
+                ring.follow(before);
+                *before = ring;
+                out = vec![memory];
+                let depth = if self.spoils_rings { 2 * depth } else { depth };
+                Response::Cq { cq, depth }
             }
             Request::CreateQp(attributes) => {
                 let places = attributes.send_places();
