@@ -69,6 +69,7 @@ fn main() -> ExitCode {
     let _ = peer.run(ready).success();
 
     let mut rows = LINES.map(|_| [const { Vec::new() }; 2]);
+    let mut whole = true;
     let begin = Instant::now();
     for round in 1..=cli.rounds {
         for (row, (line, count)) in rows.iter_mut().zip(LINES) {
@@ -80,12 +81,16 @@ fn main() -> ExitCode {
                         eprintln!("{at:5.0} s  round {round}  {over:?} {line}: {value:.4}");
                         row[over as usize].push(value);
                     }
-                    Err(why) => eprintln!("{at:5.0} s  round {round}  {over:?} {line}: {why}"),
+                    Err(why) => {
+                        whole = false;
+                        eprintln!("{at:5.0} s  round {round}  {over:?} {line}: {why}");
+                    }
                 }
             }
         }
     }
-    if table(&rows) {
+    table(&rows);
+    if whole {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -126,11 +131,10 @@ fn measure(peer: &Peer, over: Over, line: &str) -> Result<f64, String> {
         .ok_or_else(|| ran.stdout + &ran.stderr)
 }
 
-/// Prints the table. Whether everything was measured.
-fn table(rows: &[[Vec<f64>; 2]]) -> bool {
+/// Prints the table.
+fn table(rows: &[[Vec<f64>; 2]]) {
     println!("| perftest, both ends in one machine | siw | RNIC | RNIC / siw |");
     println!("|---|---|---|---|");
-    let mut whole = true;
     for ([siw, rnic], (line, _)) in rows.iter().zip(LINES) {
         let of = |values: &[f64]| Summary::of(values.iter().copied());
         let unit = if line.contains("_lat") {
@@ -145,11 +149,7 @@ fn table(rows: &[[Vec<f64>; 2]]) -> bool {
                 rnic.median,
                 rnic.median / siw.median
             ),
-            None => {
-                println!("| `{line}`, {unit} | not measured | | |");
-                whole = false;
-            }
+            None => println!("| `{line}`, {unit} | not measured | | |"),
         }
     }
-    whole
 }
