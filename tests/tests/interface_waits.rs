@@ -153,7 +153,10 @@ fn an_interface_that_is_deleted_and_comes_back_is_opened_again_and_others_go_on(
         assert_eq!(now.device_info().expect("it answers").mtu, u32::from(mtu));
         let refused = held[usize::from(round)].device_info().map(|_| ());
         let refused = refused.expect_err("its device is closed").to_string();
-        assert!(refused.contains("open the context again"), "{refused}");
+        assert!(
+            refused.contains("is opened again: open the device again"),
+            "{refused}"
+        );
         assert!(client.running(), "{}", client.stderr());
     }
     drop(held);

@@ -1,7 +1,7 @@
 //! The configuration is read again while the daemon runs, and what goes on goes on.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rnic::{Context, Error};
@@ -136,12 +136,15 @@ fn a_fault_is_told_and_nothing_changes() {
 #[test]
 fn only_administrators_order_it_and_only_where_there_is_a_file() {
     let bench = Bench::new("reload-order", "");
-    let order = |context: &Context| context.order(rnic::inspect::Order::Reload);
-    let refused = order(&bench.connect().unwrap());
+    let order = |socket: &Path| {
+        let daemon = rnic::Daemon::find(Some(socket)).unwrap();
+        daemon.order(rnic::inspect::DaemonOrder::Reload { reopen: false })
+    };
+    let refused = run_as(NOBODY, || order(bench.daemon.socket()));
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("this is for administrators"), "{error}");
     let peer = Daemon::start(&bench.lab, &bench.b, &DaemonOptions::default());
-    let refused = order(&Context::open(peer.socket()).unwrap());
+    let refused = order(peer.socket());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("no configuration file"), "{error}");
 }

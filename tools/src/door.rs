@@ -131,7 +131,17 @@ impl Door {
         }
     }
 
-    fn daemon(&self) -> Result<Daemon, ToolError> {
+    /// The daemon itself.
+    ///
+    /// # Errors
+    ///
+    /// When none answers, or the RNIC is to be in this process.
+    pub fn daemon(&self) -> Result<Daemon, ToolError> {
+        if let Some(interface) = &self.embedded {
+            return Err(ToolError::Usage(format!(
+                "an order for a daemon, and --embedded {interface}, which uses none: leave that out"
+            )));
+        }
         Ok(Daemon::find(self.socket.as_deref())?)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use rnic_ipc::control::{DeviceName, Request, Response};
 use rnic_ipc::find;
+use rnic_ipc::inspect::DaemonOrder;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -81,6 +82,17 @@ impl Daemon {
     pub fn interfaces(&self) -> Result<Vec<(String, Option<String>)>, Error> {
         match self.link.request(&Request::ListInterfaces, &[])? {
             (Response::Interfaces(interfaces), _) => Ok(interfaces),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Orders something about the daemon itself, and waits until it is done. For administrators.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], with a line for each fault.
+    pub fn order(&self, order: DaemonOrder) -> Result<(), Error> {
+        match self.link.request(&Request::Administer(order), &[])? {
+            (Response::Done, _) => Ok(()),
             (other, _) => Err(unexpected(&other)),
         }
     }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use rnic_device::{ClientSession, Credentials, Devices};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
 use rnic_ipc::heap;
-use rnic_ipc::inspect::Order;
 use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -168,7 +167,7 @@ fn serve_until_gone(
     credentials: Credentials,
     channel: &Arc<Channel>,
 ) {
-    let (session, first) = match greet(devices, credentials, channel) {
+    let (session, first) = match greet((devices, reload), credentials, channel) {
         Ok(Some(greeted)) => greeted,
         Ok(None) => return log::debug!("{credentials} asked and hung up"),
         Err(reason) => return log::warn!("a client ({credentials}) is refused: {reason}"),
@@ -183,17 +182,17 @@ fn serve_until_gone(
         "client {} connected on {interface}: {credentials}",
         session.client()
     );
-    let end = requests((devices, reload), credentials, &session, channel, first);
+    let end = requests(devices, credentials, &session, channel, first);
     log::info!("client {} is gone: {end}", session.client());
 }
 
 /// A first request, with the descriptors that came beside it, or what was wrong with it.
 type First = Result<Message<Request>, TransportError>;
 
-/// Answers a client's questions about devices, until it says something else: then it is a client of
+/// Answers a client's questions about devices, and carries out an administrator's orders, until it says something else: then it is a client of
 /// one of them, or is told why not. Gives what it said, or nothing when it only asked.
 fn greet(
-    devices: &Devices,
+    (devices, reload): (&Devices, &Reload),
     credentials: Credentials,
     channel: &Channel,
 ) -> Result<Option<(ClientSession, First)>, String> {
@@ -215,6 +214,10 @@ fn greet(
                 wanted = Some(name.clone());
                 Response::Done
             }),
+            Ok((Request::Administer(order), _)) => devices
+                .check_administrator(&credentials)
+                .and_then(|()| reload.ordered(order))
+                .map(|()| Response::Done),
             _ => {
                 std::thread::sleep(devices.client_waits(credentials));
                 let session = devices
@@ -239,7 +242,7 @@ fn greet(
 
 /// Serves requests until the client is gone; says how it went.
 fn requests(
-    (devices, reload): (&Devices, &Reload),
+    devices: &Devices,
     credentials: Credentials,
     session: &ClientSession,
     channel: &Channel,
@@ -251,13 +254,7 @@ fn requests(
         let (reply, fds) = match next {
             Ok(Some((request, fds))) => {
                 let greeted = matches!(request, Request::Hello { .. });
-                let answer = match request {
-                    Request::Order(Order::Reload) => {
-                        let done = session.may_administer().and_then(|()| reload.ordered());
-                        (done.map(|()| Response::Done), Vec::new())
-                    }
-                    request => session.request(request, fds),
-                };
+                let answer = session.request(request, fds);
                 if greeted
                     && answer.0.is_ok()
                     && let Err(errno) = patience(None)

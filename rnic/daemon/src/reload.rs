@@ -6,8 +6,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rnic_device::{Devices, bounded};
+use rnic_device::{Devices, Reconfiguring, bounded};
 use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::inspect::DaemonOrder;
 
 use crate::cli::Cli;
 use crate::open_files;
@@ -39,7 +40,8 @@ impl Reload {
 
     /// By a signal: the outcome is logged.
     pub(crate) fn signalled(&self) {
-        if let Err(faults) = self.run() {
+        // Without --reopen no interface is opened again that could fail to.
+        if let Err(faults) = self.run(false) {
             log::error!(
                 "the configuration is not reloaded: {} fault(s)",
                 faults.len()
@@ -50,18 +52,33 @@ impl Reload {
         }
     }
 
-    /// By a client's order: the client is told too.
-    pub(crate) fn ordered(&self) -> Result<(), Refusal> {
-        self.run().map_err(|faults| {
-            log::warn!("the configuration is not reloaded: {}", faults.join("; "));
-            bounded(Refusal {
-                code: RefusalCode::WrongState,
-                message: faults.join("\n"),
-            })
-        })
+    /// By an administrator's order: who gave it is told too.
+    pub(crate) fn ordered(&self, order: &DaemonOrder) -> Result<(), Refusal> {
+        let done = match order {
+            DaemonOrder::Reload { reopen } => match self.run(*reopen) {
+                Ok(failed) if failed.is_empty() => Ok(()),
+                Ok(failed) => Err(Refusal {
+                    code: RefusalCode::Host,
+                    message: format!(
+                        "the configuration is reloaded, but interfaces are not open again: {}",
+                        failed.join("\n")
+                    ),
+                }),
+                Err(faults) => {
+                    log::warn!("the configuration is not reloaded: {}", faults.join("; "));
+                    Err(Refusal {
+                        code: RefusalCode::WrongState,
+                        message: faults.join("\n"),
+                    })
+                }
+            },
+            DaemonOrder::Reopen { interface } => self.devices.reopen(interface, self.drain()),
+        };
+        done.map_err(bounded)
     }
 
-    fn run(&self) -> Result<(), Vec<String>> {
+    /// Gives a line for each interface that could not be opened again.
+    fn run(&self, reopen: bool) -> Result<Vec<String>, Vec<String>> {
         let Some(file) = &self.cli.config else {
             return Err(vec![
                 "no configuration file to read again: start rnicd with --config FILE".to_owned(),
@@ -79,14 +96,18 @@ impl Reload {
         if !faults.is_empty() {
             return Err(faults);
         }
-        self.devices.reconfigure(&asked.devices)?;
+        let how = Reconfiguring {
+            reopen,
+            patience: asked.drain,
+        };
+        let failed = self.devices.reconfigure(&asked.devices, how)?;
         log::set_max_level(asked.log);
         if let Some(first) = asked.devices.first() {
             open_files::raise(&first.limits);
         }
         *settings = asked;
         log::info!("{} is reloaded", file.display());
-        Ok(())
+        Ok(failed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Settings> {

@@ -19,6 +19,7 @@ use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
 use crate::driver::{Driver, Told};
+use crate::host::Sockets;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
@@ -67,7 +68,7 @@ pub(crate) struct Core {
     /// The most bytes that a frame can have.
     pub(crate) frame_bytes: usize,
     /// 127.0.0.0/8 and ::1 are this device's, and no other's of this process.
-    pub(crate) has_loopback_addresses: bool,
+    has_loopback_addresses: AtomicBool,
     /// Nothing begins any more, and what is there may end.
     draining: AtomicBool,
     closing: AtomicBool,
@@ -131,7 +132,6 @@ pub(crate) struct Parts {
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) frame_bytes: usize,
     pub(crate) icmp: Vec<IcmpSocket>,
-    pub(crate) has_loopback_addresses: bool,
 }
 
 impl Core {
@@ -158,7 +158,7 @@ impl Core {
             reaper: Mutex::default(),
             captures: Mutex::new(Captures::new(parts.capture)),
             frame_bytes: parts.frame_bytes,
-            has_loopback_addresses: parts.has_loopback_addresses,
+            has_loopback_addresses: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -220,9 +220,24 @@ impl Core {
         self.draining.store(true, Ordering::Release);
     }
 
+    /// Whether 127.0.0.0/8 and ::1 are this device's.
+    pub(crate) fn has_loopback_addresses(&self) -> bool {
+        self.has_loopback_addresses.load(Ordering::Acquire)
+    }
+
+    /// 127.0.0.0/8 and ::1 are this device's from now on, and no other's of this process.
+    pub(crate) fn take_loopback_addresses(&self) {
+        self.has_loopback_addresses.store(true, Ordering::Release);
+    }
+
     /// Whether the host has the interface no more.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether its interface, as it was found now, sends larger frames than this device has memory for.
+    pub(crate) fn outgrown_by(&self, found: &Interface) -> bool {
+        Sockets::chunk(found).is_ok_and(|chunk| chunk.frame_capacity() > self.frame_bytes)
     }
 
     /// The host has the interface no more: connections end, and nothing begins there. Once.

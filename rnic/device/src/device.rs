@@ -51,6 +51,7 @@ impl Device {
             open::open(config, 0)?.start(Vec::new())?,
             Arc::new(shared_prm),
         );
+        core.take_loopback_addresses();
         Self::start(Arc::new(core))
     }
 
@@ -240,6 +241,8 @@ impl Device {
         for client in self.core.clients() {
             client.condemn(why.code, &why.message);
             self.tell_of_closing(&client, why);
+            // A client that does not listen is gone in a moment anyway.
+            let _ = client.events.push(Event::SessionEnded(why.clone()));
             self.core.take_away(&client);
             client.hang_up();
         }
@@ -278,7 +281,6 @@ impl Device {
         for (qp, _) in self.core.connected(client.id) {
             let reason = DisconnectReason::ShuttingDown;
             let message = why.message.clone();
-            // A client that does not listen is gone in a moment anyway.
             let _ = client.events.push(Event::Disconnected {
                 qp,
                 reason,

@@ -7,9 +7,10 @@
 //! ([`crate::Driving::Inline`]) drives the other as well.
 //!
 //! Devices come and go with their interfaces ([`Presence::Awaited`]): [`slots`] has what is to be open and
-//! what is, [`keeper`] makes them the same.
+//! what is, [`keeper`] makes them the same, by [`opening`].
 
 mod keeper;
+mod opening;
 pub(crate) mod slots;
 
 use std::sync::Arc;
@@ -27,6 +28,10 @@ use slots::{Slot, Slots};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
 const INTERFACES_MAX: usize = 256;
+/// How long a client waits for an interface that is being opened: longer than its old connections take to end.
+const OPENING_MAX: Duration = Duration::from_secs(8);
+/// Between two looks whether it is open.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The devices of one process, in a fixed order.
 #[derive(Clone, Debug)]
@@ -53,11 +58,7 @@ impl Devices {
         presence: Presence,
         opened: impl FnOnce() -> Result<T, E>,
     ) -> Result<(Self, T), E> {
-        let names: Vec<_> = configs.iter().map(|it| it.interface.clone()).collect();
-        check(&names)?;
-        let Some(first) = configs.first().cloned() else {
-            return Err(none().into());
-        };
+        let first = check_all(&configs)?.clone();
         for config in &mut configs {
             config.limits = first.limits.clone();
             config.administrators = first.administrators;
@@ -112,7 +113,7 @@ impl Devices {
         self.slots.open()
     }
 
-    /// The names of the interfaces that are open.
+    /// The names of the interfaces that are open, or will be in a moment.
     pub fn interfaces(&self) -> Vec<String> {
         self.slots.shared_prm().open()
     }
@@ -123,19 +124,29 @@ impl Devices {
         self.slots.shared_prm().interfaces_for_clients()
     }
 
-    /// The device that a client means; without a name the first that is open.
+    /// The device that a client means; without a name the first that is open. One that is being opened is
+    /// waited for.
     ///
     /// # Errors
     ///
     /// `Host` when its interface is waited for. `UnknownObject`, `AddressNotLocal` or `Unreachable` when there
     /// is none such; the refusal names those there are.
     pub fn find(&self, wanted: Option<&DeviceName>) -> Result<Arc<Device>, Refusal> {
-        let all = self.all();
-        let found = match wanted {
-            None => all.into_iter().next(),
-            Some(wanted) => all.into_iter().find(|device| is_meant(device, wanted)),
-        };
-        found.ok_or_else(|| missing(wanted, &self.slots.shared_prm().interfaces()))
+        let deadline = Instant::now() + OPENING_MAX;
+        loop {
+            let mut all = self.all().into_iter();
+            let found = match wanted {
+                None => all.next(),
+                Some(wanted) => all.find(|device| is_meant(device, wanted)),
+            };
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            if !self.slots.is_one_being_opened() || Instant::now() >= deadline {
+                return Err(missing(wanted, &self.slots.shared_prm().interfaces()));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// How long a client of this user has to wait before its next request, which counts as made.
@@ -154,6 +165,15 @@ impl Devices {
             let limits = prm.limits();
             (limits.clients, limits.users.of(credentials).clients)
         })
+    }
+
+    /// That this client is an administrator.
+    ///
+    /// # Errors
+    ///
+    /// `NotPermitted`.
+    pub fn check_administrator(&self, credentials: &Credentials) -> Result<(), Refusal> {
+        self.prm(|prm| prm.check_administrator(credentials))
     }
 
     /// Whether this client is an administrator.
@@ -194,6 +214,66 @@ impl Devices {
         for device in self.slots.with_gone() {
             device.shutdown();
         }
+    }
+
+    /// Opens an interface again: with its present MTU and queues, and settings that hold from its opening on. Its
+    /// clients are told, and its connections have `patience` to end in order. One that is not ready stays open
+    /// as it is.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownObject` when it is none of these devices'; `Host` when it can't be opened, and then it is tried again
+    /// by itself; `WrongState` when interfaces are not waited for ([`Presence::Required`]).
+    pub fn reopen(&self, interface: &str, patience: Duration) -> Result<(), Refusal> {
+        let all = self.slots.all();
+        let Some(slot) = all.iter().find(|slot| slot.config.interface == interface) else {
+            let wanted = DeviceName::Interface(interface.to_owned());
+            return Err(missing(
+                Some(&wanted),
+                &self.slots.shared_prm().interfaces(),
+            ));
+        };
+        let shard = slot.shard;
+        let keeper = self.keeper.as_ref().ok_or_else(|| {
+            refuse::refusal(
+                RefusalCode::WrongState,
+                &format!(
+                    "interface {interface} can't be opened again, because the RNIC was started without waiting for \
+                     interfaces, and has given up what that needs: start it again"
+                ),
+            )
+        })?;
+        let done = keeper.run(move |slots| opening::reopen_now(slots, shard, patience));
+        let refused = |error: DeviceError| refuse::refusal(RefusalCode::Host, &error.to_string());
+        done.ok_or_else(refuse::shutting_down)?.map_err(refused)
+    }
+
+    /// What all devices have in common, as it was when the first was opened: tables stay as large.
+    pub(crate) fn with_common(&self, config: DeviceConfig) -> DeviceConfig {
+        match self.slots.all().first() {
+            None => config,
+            Some(slot) => DeviceConfig {
+                limits: slot.config.limits.clone(),
+                administrators: slot.config.administrators,
+                ..config
+            },
+        }
+    }
+
+    /// Opens interfaces beside those there are, without taking them among these.
+    pub(crate) fn open_more(&self, configs: Vec<DeviceConfig>) -> Result<Vec<Slot>, Vec<String>> {
+        if configs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let told = |message: &str| vec![message.to_owned()];
+        let keeper = self.keeper.as_ref().ok_or_else(|| {
+            told(
+                "other interfaces asked, but the RNIC was started without waiting for interfaces, and has given up \
+                 what opening them needs: start it again",
+            )
+        })?;
+        let opened = keeper.run(move |slots| opening::open_more(slots, configs));
+        opened.ok_or_else(|| told(&refuse::shutting_down().message))?
     }
 
     fn stop_waiting(&self) {
@@ -254,32 +334,34 @@ fn is_meant(device: &Device, wanted: &DeviceName) -> bool {
     }
 }
 
-fn check(interfaces: &[String]) -> Result<(), DeviceError> {
-    if interfaces.len() > INTERFACES_MAX {
-        return Err(DeviceError::BadConfig {
-            what: "a number of interfaces",
-            asked: interfaces.len().to_string(),
-            advice: format!("at most {INTERFACES_MAX} can be opened"),
-        });
+/// That these can be the configurations of one process; gives the first.
+pub(crate) fn check_all(configs: &[DeviceConfig]) -> Result<&DeviceConfig, DeviceError> {
+    let bad = |what, asked, advice: &str| DeviceError::BadConfig {
+        what,
+        asked,
+        advice: advice.to_owned(),
+    };
+    let Some(first) = configs.first() else {
+        return Err(bad(
+            "a number of interfaces",
+            "0".to_owned(),
+            "name one at least",
+        ));
+    };
+    if configs.len() > INTERFACES_MAX {
+        return Err(bad(
+            "a number of interfaces",
+            configs.len().to_string(),
+            &format!("at most {INTERFACES_MAX} can be opened"),
+        ));
     }
-    let mut rest = interfaces;
-    while let Some((name, others)) = rest.split_first() {
-        if others.contains(name) {
-            return Err(DeviceError::BadConfig {
-                what: "an interface",
-                asked: format!("{name}, twice,"),
-                advice: "name each once".to_owned(),
-            });
+    let mut rest = configs;
+    while let Some((one, others)) = rest.split_first() {
+        if others.iter().any(|other| other.interface == one.interface) {
+            let asked = format!("{}, twice,", one.interface);
+            return Err(bad("an interface", asked, "name each once"));
         }
         rest = others;
     }
-    Ok(())
-}
-
-fn none() -> DeviceError {
-    DeviceError::BadConfig {
-        what: "a number of interfaces",
-        asked: "0".to_owned(),
-        advice: "name one at least".to_owned(),
-    }
+    Ok(first)
 }

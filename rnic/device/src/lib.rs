@@ -46,6 +46,7 @@ pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;
 pub use metrics::{MetricKind, metric_names};
+pub use reconfigure::Reconfiguring;
 pub use refuse::bounded;
 pub use rnic_ipc::control::DeviceName;
 pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};

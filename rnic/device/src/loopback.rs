@@ -70,7 +70,6 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
         umem,
         pool,
         queues: Vec::new(),
-        has_loopback_addresses: true,
     })
 }
 
@@ -80,7 +79,7 @@ impl Core {
         match self.config.loopback {
             LoopbackUse::Off => false,
             LoopbackUse::Only => is_of_host(address),
-            LoopbackUse::Beside if address.is_loopback() => self.has_loopback_addresses,
+            LoopbackUse::Beside if address.is_loopback() => self.has_loopback_addresses(),
             LoopbackUse::Beside => self
                 .interface_addresses()
                 .is_ok_and(|all| all.contains(&address)),
@@ -91,7 +90,7 @@ impl Core {
     pub(crate) fn loopback_addresses(&self) -> &'static [IpAddr] {
         match self.config.loopback {
             LoopbackUse::Off => &[],
-            LoopbackUse::Beside if !self.has_loopback_addresses => &[],
+            LoopbackUse::Beside if !self.has_loopback_addresses() => &[],
             LoopbackUse::Beside | LoopbackUse::Only => &ADDRESSES,
         }
     }

@@ -45,7 +45,6 @@ pub(crate) struct Opened {
     pub(crate) pool: FramePool,
     /// The interface's queues.
     pub(crate) queues: Vec<XskPort>,
-    pub(crate) has_loopback_addresses: bool,
 }
 
 /// Opens what `config` says, as one shard of a number of its own.
@@ -101,7 +100,6 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
         umem,
         pool,
         queues: ports,
-        has_loopback_addresses: shard == 0,
     })
 }
 
@@ -145,7 +143,6 @@ impl Opened {
             capture,
             frame_bytes,
             icmp: self.icmp,
-            has_loopback_addresses: self.has_loopback_addresses,
         })
     }
 }

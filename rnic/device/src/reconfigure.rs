@@ -1,68 +1,119 @@
-//! What may change while devices are open: limits, administrators, timeouts, polling. Everything else is
-//! of the moment in which they are opened.
+//! What may change while devices are open: which there are, limits, administrators, timeouts, polling.
+//! Everything else is of the moment in which each is opened.
+
+use std::time::Duration;
 
 use rnic_engine::command::{Command, Timeouts};
 use rnic_ipc::control::Refusal;
 
 use crate::core::Core;
+use crate::device::drain;
+use crate::devices::slots::Slot;
 use crate::open::check_user_timeout;
-use crate::{DeviceConfig, Devices};
+use crate::{DeviceConfig, Devices, refuse};
+
+/// What another configuration may take besides what it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reconfiguring {
+    /// Interfaces with settings that hold from their opening on are opened again where these differ. Else such a
+    /// difference is a fault.
+    pub reopen: bool,
+    /// How long connections of an interface that is closed may take to end in order.
+    pub patience: Duration,
+}
 
 impl Devices {
-    /// Other configurations of the same devices, in the same order: all of each, or nothing of any. The
-    /// limits and administrators of the first hold for all.
+    /// Other configurations of the devices: all of each, or nothing of any. The limits and administrators of the
+    /// first hold for all.
     ///
+    /// - An interface that is new is opened, or waited for. One that is named no more is closed.
     /// - Limits of users and of all clients together hold from now on; who holds more keeps it. Those of
     ///   each client hold for clients that come from now on.
     /// - Polling, and the timeouts of peers and programs, hold from now on; the keep-alive for connections
     ///   that begin from now on.
     ///
+    /// Gives a line for each interface that was to be opened again and could not be. It is tried again.
+    ///
     /// # Errors
     ///
     /// A line for each thing that can't change while the devices are open, or can't be at all. Nothing has
     /// changed then.
-    pub fn reconfigure(&self, configs: &[DeviceConfig]) -> Result<(), Vec<String>> {
+    pub fn reconfigure(
+        &self,
+        configs: &[DeviceConfig],
+        how: Reconfiguring,
+    ) -> Result<Vec<String>, Vec<String>> {
         let slots = self.slots.all();
-        let opened: Vec<_> = slots.iter().map(|slot| &*slot.config.interface).collect();
-        let asked: Vec<_> = configs.iter().map(|config| &*config.interface).collect();
-        let Some(first) = configs.first().filter(|_| opened == asked) else {
-            return Err(vec![format!(
-                "interfaces {} asked, but {} are open: start the daemon again, or leave them as they were",
-                asked.join(", "),
-                opened.join(", ")
-            )]);
+        let first = crate::devices::check_all(configs).map_err(|error| vec![error.to_string()])?;
+        let slot_of = |config: &DeviceConfig| {
+            let mut all = slots.iter();
+            all.find(|slot| slot.config.interface == config.interface)
         };
         let mut faults = Vec::new();
-        for (slot, config) in slots.iter().zip(configs) {
-            faults.extend(fixed(&slot.config, config));
+        let (mut outdated, mut more) = (Vec::new(), Vec::new());
+        for config in configs {
+            match slot_of(config).map(|slot| (slot.shard, fixed(&slot.config, config))) {
+                None => more.push(self.with_common(config.clone())),
+                Some((shard, differ)) if how.reopen && !differ.is_empty() => outdated.push(shard),
+                Some((_, differ)) => faults.extend(differ),
+            }
             faults.extend(check_user_timeout(config).err().map(|it| it.to_string()));
         }
-        let shared_prm = self.slots.shared_prm();
-        let mut prm = shared_prm.prm();
-        faults.extend(prm.unfit(&first.limits));
+        faults.extend(self.slots.shared_prm().prm().unfit(&first.limits));
         if !faults.is_empty() {
             return Err(faults);
         }
-        prm.reconfigure(first.limits.clone(), first.administrators)?;
-        drop(prm);
-        for (slot, config) in slots.iter().zip(configs) {
-            let known = self.slots.change_one(slot.shard, |slot| {
-                // Tables stay as large as they were at the start, also of a device that is opened later.
-                slot.config = DeviceConfig {
-                    limits: slot.config.limits.clone(),
-                    ..config.clone()
-                };
-                slot.device().cloned()
-            });
-            let Some(device) = known.flatten() else {
+        let more = self.open_more(more)?;
+        let set =
+            (self.slots.shared_prm().prm()).reconfigure(first.limits.clone(), first.administrators);
+        if let Err(faults) = set {
+            more.iter()
+                .filter_map(Slot::device)
+                .for_each(|device| device.shutdown());
+            return Err(faults);
+        }
+        for gone in self.take_over(configs, more) {
+            let Some(device) = gone.any_device() else {
                 continue;
             };
+            drain([&**device], how.patience, || false);
+            device.close(&refuse::not_served(&gone.config.interface));
+        }
+        let interface = |shard: u8| Some(self.slots.one(shard)?.config.interface);
+        let outdated = outdated.into_iter().filter_map(interface);
+        let reopened = outdated.map(|interface| self.reopen(&interface, how.patience));
+        Ok(reopened
+            .filter_map(|done| Some(done.err()?.message))
+            .collect())
+    }
+
+    /// Has these configurations hold, and these slots beside those there are; gives those that are named no more.
+    fn take_over(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
+        let devices: Vec<_> = self.slots.change(|all| {
+            let mut rest: Vec<Slot> = std::mem::take(all).into_iter().chain(more).collect();
+            for config in configs {
+                let its = |slot: &Slot| slot.config.interface == config.interface;
+                if let Some(found) = rest.iter().position(its) {
+                    let mut slot = rest.remove(found);
+                    // Tables stay as large as they were at the start, also of a device that is opened later.
+                    slot.config = DeviceConfig {
+                        limits: slot.config.limits,
+                        ..config.clone()
+                    };
+                    all.push(slot);
+                }
+            }
+            rest
+        });
+        for slot in self.slots.all() {
             // One that stops meanwhile needs no settings.
-            if let Err(refusal) = device.core().reconfigure(config) {
-                log::debug!("{}: {refusal}", config.interface);
+            if let Some(device) = slot.device()
+                && let Err(refusal) = device.core().reconfigure(&slot.config)
+            {
+                log::debug!("{}: {refusal}", slot.config.interface);
             }
         }
-        Ok(())
+        devices
     }
 }
 
@@ -129,8 +180,8 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
     .filter(|(_, differs)| *differs)
     .map(|(what, _)| {
         format!(
-            "interface {interface}: another {what} asked, which holds from the start on: start the daemon \
-             again, or leave it as it was"
+            "interface {interface}: another {what} asked, which holds from the interface's opening on: reload with \
+             --reopen, which ends its connections, or leave it as it was"
         )
     })
     .collect()

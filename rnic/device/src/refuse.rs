@@ -36,6 +36,16 @@ pub(crate) fn opened_again(interface: &str) -> Refusal {
     )
 }
 
+/// The configuration was read again, and names the interface no more.
+pub(crate) fn not_served(interface: &str) -> Refusal {
+    refusal(
+        RefusalCode::ShuttingDown,
+        &format!(
+            "interface {interface} was taken out of the RNIC's configuration: use the device of another"
+        ),
+    )
+}
+
 /// The device of an interface that is not open yet.
 pub(crate) fn waited_for(interface: &str, why: &str) -> Refusal {
     refusal(

@@ -88,19 +88,6 @@ impl ClientSession {
         self.told(registered)
     }
 
-    /// That this client may give orders that are not about its own objects.
-    ///
-    /// # Errors
-    ///
-    /// `NotPermitted`; those of any request.
-    pub fn may_administer(&self) -> Result<(), Refusal> {
-        let may = self.turn().and_then(|turn| {
-            greeted(&turn)?;
-            self.core().prm().may_administer(self.id())
-        });
-        self.told(may)
-    }
-
     /// Has the shard send what was just posted to a queue pair of this client's, if the shard runs only
     /// in [`Device::drive`] and has nothing else to do; says whether it took it. If not, the doorbell is
     /// to be rung.
@@ -303,6 +290,11 @@ impl ClientSession {
             Request::ListInterfaces => plain(Ok(Response::Interfaces(
                 self.core().shared_prm().interfaces_for_clients(),
             ))),
+            Request::Administer(_) => Err(refuse::refusal(
+                RefusalCode::WrongState,
+                "an order about the RNIC itself came from a client of one device: give it before Hello, over \
+                 another connection to the RNIC",
+            )),
             Request::OpenDevice(name) => Err(refuse::refusal(
                 RefusalCode::WrongState,
                 &format!(

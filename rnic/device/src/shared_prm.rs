@@ -7,6 +7,7 @@ use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal, Request};
 use rnic_prm::{Administrators, Limits, Prm};
 
 use crate::core::lock;
+use crate::devices::slots::BEING_OPENED;
 use crate::room::{Alone, Room, to_come};
 
 /// Bytes that what is told of interfaces may take, without the lengths.
@@ -66,10 +67,10 @@ impl SharedPrm {
         all
     }
 
-    /// The names of those that are open.
+    /// The names of those that are open, or will be in a moment.
     pub(crate) fn open(&self) -> Vec<String> {
         let all = self.interfaces().into_iter();
-        all.filter(|(_, why)| why.is_none())
+        all.filter(|(_, why)| why.as_deref().is_none_or(|why| why == BEING_OPENED))
             .map(|(name, _)| name)
             .collect()
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capture::Filter;
 use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
-use crate::inspect::{Kind, Order, Page};
+use crate::inspect::{DaemonOrder, Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
 mod device;
@@ -26,7 +26,7 @@ pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -40,8 +40,8 @@ pub const ADDRESSES_MAX: usize = 128;
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The first message, but for [`Request::ListDevices`], [`Request::ListInterfaces`] and
-    /// [`Request::OpenDevice`]. Reply: [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
+    /// The first message, but for those that are of the whole RNIC: [`Request::ListDevices`],
+    /// [`Request::ListInterfaces`], [`Request::OpenDevice`] and [`Request::Administer`]. Reply: [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
     /// [kick](crate::kick::Kick), in this order.
     Hello {
         /// The client's [`PROTOCOL_VERSION`].
@@ -263,6 +263,9 @@ pub enum Request {
     OpenDevice(DeviceName),
     /// The interfaces of the RNIC, those among them that it waits for. Reply: [`Response::Interfaces`].
     ListInterfaces,
+    /// An order about the RNIC itself, which may end any of its devices: before [`Request::Hello`] only, for
+    /// administrators. Reply: [`Response::Done`] when it is carried out.
+    Administer(DaemonOrder),
 }
 
 /// The result of a [`Request`].

@@ -309,9 +309,23 @@ pub enum Order {
     },
     /// Logs more or less from now on; for administrators.
     SetLogLevel(LogLevel),
-    /// Reads the configuration file again and applies what may change while the daemon runs; for
-    /// administrators. Of a daemon that was started with a file.
-    Reload,
+}
+
+/// What an administrator orders of the daemon itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DaemonOrder {
+    /// Reads the configuration file again, of a daemon that was started with one. All of it takes effect, or
+    /// nothing.
+    Reload {
+        /// Interfaces with settings that hold from their opening on are opened again where these differ. Else
+        /// such a difference is a fault.
+        reopen: bool,
+    },
+    /// Opens an interface again, with its present MTU and queues. Its connections end.
+    Reopen {
+        /// The interface's name.
+        interface: String,
+    },
 }
 
 /// How much is logged.

@@ -9,29 +9,37 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::slots::{Slot, Slots};
+use super::opening::{self, AGAIN};
+use super::slots::Slots;
+use crate::DeviceError;
 use crate::core::{Core, lock};
-use crate::driver::Patience;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::privileges;
-use crate::{Device, DeviceConfig, DeviceError, open, refuse};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Between two tries to open an interface that is ready, and can't be opened.
-const AGAIN: Duration = Duration::from_secs(5);
+/// Work that waits for the thread; beyond it, who has more waits.
+const WORK_MAX: usize = 16;
 
 /// The thread. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    begin: Sender<Arc<Slots>>,
-    stop: Arc<OwnedFd>,
+    inbox: Sender<Message>,
+    waker: Arc<OwnedFd>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Message {
+    /// Keep these from now on.
+    Keep(Arc<Slots>),
+    /// Do this.
+    Work(Box<dyn FnOnce(&Slots) + Send>),
+    Stop,
 }
 
 impl Keeper {
@@ -43,28 +51,42 @@ impl Keeper {
     /// The kernel's.
     pub(super) fn start() -> io::Result<Self> {
         let changes = Changes::of_interfaces()?;
-        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let stop = Arc::new(stop);
-        let (begin, begun) = crossbeam::channel::bounded(1);
-        let its = stop.clone();
+        let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let waker = Arc::new(waker);
+        let (inbox, messages) = crossbeam::channel::bounded(WORK_MAX);
+        let its = waker.clone();
         let thread = Builder::new().name("rnic-open".to_owned());
         let thread = thread.spawn(move || {
             if let Err(errno) = privileges::keep(privileges::TO_OPEN) {
                 log::warn!("the thread rnic-open keeps its capabilities: {errno}");
             }
-            run(&begun, &changes, &its);
+            if let Ok(Message::Keep(slots)) = messages.recv() {
+                run(&slots, &messages, &changes, &its);
+            }
         })?;
         Ok(Self {
-            begin,
-            stop,
+            inbox,
+            waker,
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Has it keep these from now on.
     pub(super) fn begin(&self, slots: Arc<Slots>) {
-        // It ends after whoever may tell it something.
-        let _ = self.begin.send(slots);
+        self.tell(Message::Keep(slots));
+    }
+
+    /// Has the thread do this, with the privileges that it has, and waits for it. None: it has ended.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Slots) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, done) = crossbeam::channel::bounded(1);
+        self.tell(Message::Work(Box::new(move |slots| {
+            // Who asked waits for it.
+            let _ = reply.send(work(slots));
+        })));
+        done.recv().ok()
     }
 
     /// Ends the thread; what it is about to open is opened first. A second call finds nothing to do.
@@ -72,46 +94,58 @@ impl Keeper {
         let Some(thread) = lock(&self.thread).take() else {
             return;
         };
-        // A full counter stops it as well.
-        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        self.tell(Message::Stop);
         if thread.join().is_err() {
             log::error!("the thread that opens interfaces panicked");
         }
+    }
+
+    fn tell(&self, message: Message) {
+        // One that has ended does nothing more.
+        let _ = self.inbox.send(message);
+        // A full counter wakes it as well.
+        let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Without slots the thread waits for nothing else.
-        self.begin = crossbeam::channel::bounded(0).0;
         self.stop();
     }
 }
 
-fn run(begun: &Receiver<Arc<Slots>>, changes: &Changes, stop: &OwnedFd) {
-    let Ok(slots) = begun.recv() else { return };
+fn run(slots: &Slots, messages: &Receiver<Message>, changes: &Changes, waker: &OwnedFd) {
     loop {
-        let again = look(&slots);
-        let patience = again.map(|at| at.saturating_duration_since(Instant::now()));
-        if stopped(stop, Some(changes), patience) || stopped(stop, None, Some(GATHERING)) {
-            return;
+        let again = look(slots);
+        loop {
+            match messages.try_recv() {
+                Ok(Message::Work(work)) => work(slots),
+                Ok(Message::Keep(_)) => {}
+                Ok(Message::Stop) | Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => break,
+            }
         }
+        let patience = again.map(|at| at.saturating_duration_since(Instant::now()));
+        wait(waker, Some(changes), patience);
+        wait(waker, None, Some(GATHERING));
+        let mut count = [0; 8];
+        // EAGAIN: nobody woke it.
+        let _ = rustix::io::read(waker, &mut count);
         // Whatever it is: the present state is looked at.
         let _ = changes.take(&[]);
     }
 }
 
-/// Waits for a change or for so long; whether it is time to end.
-fn stopped(stop: &OwnedFd, changes: Option<&Changes>, patience: Option<Duration>) -> bool {
-    let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+/// Waits for a message, for a change, or for so long.
+fn wait(waker: &OwnedFd, changes: Option<&Changes>, patience: Option<Duration>) {
+    let mut fds = vec![PollFd::new(waker, PollFlags::IN)];
     fds.extend(changes.map(|changes| PollFd::new(changes, PollFlags::IN)));
     let patience = patience.and_then(|patience| patience.try_into().ok());
     // EINTR: a look that finds nothing does no harm.
     let _ = rustix::event::poll(&mut fds, patience.as_ref());
-    !fds[0].revents().is_empty()
 }
 
-/// Opens what is ready, and sees what is gone; says when to try again what failed.
+/// Opens what is ready, and sees what is gone; says when to look again by itself.
 fn look(slots: &Slots) -> Option<Instant> {
     let netlink = match Netlink::open() {
         Ok(netlink) => netlink,
@@ -120,92 +154,57 @@ fn look(slots: &Slots) -> Option<Instant> {
             return Some(Instant::now() + AGAIN);
         }
     };
-    for slot in slots.all() {
-        let gone = match slot.device() {
-            Some(device) => lose(device.core(), &netlink),
-            None => Some(None),
+    let again = slots.all().into_iter().map(|slot| {
+        let why = match slot.device() {
+            None => None,
+            Some(device) => match state(device.core(), &netlink) {
+                State::Good => return None,
+                State::Outgrown if device.core().clients().is_empty() => {
+                    let reopened = opening::reopen(slots, slot.shard, &netlink, Duration::ZERO);
+                    return reopened.is_err().then(|| Instant::now() + AGAIN);
+                }
+                State::Outgrown => return Some(Instant::now() + AGAIN),
+                State::Gone(why) => Some(why),
+            },
         };
-        let Some(gone) = gone else { continue };
-        if let Some(why) = gone {
+        if let Some(why) = why {
             slots.change_one(slot.shard, |slot| slot.wait_for(&why));
         }
-        keep(slots, &slot, &netlink);
-    }
-    let all = slots.all();
-    let waiting = all.iter().filter(|slot| slot.device().is_none());
-    waiting.filter_map(|slot| slot.again).min()
+        let waits = slot.again.is_some_and(|at| Instant::now() < at);
+        if !waits {
+            // The reason is with the slot.
+            let _ = opening::open_again(slots, &slot, &netlink);
+        }
+        slots.one(slot.shard)?.again
+    });
+    again.flatten().min()
 }
 
-/// Ends the connections of a device if its interface was taken away; says why it is not open then.
-fn lose(core: &Core, netlink: &Netlink) -> Option<Option<String>> {
-    core.netlink.as_ref()?;
+/// How the interface of an open device is now.
+enum State {
+    Good,
+    /// Its MTU was raised above what the device's frames carry.
+    Outgrown,
+    /// It was taken away, for this reason. The device's connections have ended.
+    Gone(String),
+}
+
+fn state(core: &Core, netlink: &Netlink) -> State {
+    if core.netlink.is_none() {
+        return State::Good;
+    }
     let known = core.interface();
     let why = match Interface::find(netlink, &known.name) {
         Ok(found) if found.index != known.index => {
             "it was taken away, and another is there".to_owned()
         }
-        Err(error @ DeviceError::UnknownInterface { .. }) => error.to_string(),
+        Err(error) if core.is_gone() || matches!(error, DeviceError::UnknownInterface { .. }) => {
+            error.to_string()
+        }
+        Ok(found) if core.outgrown_by(&found) => return State::Outgrown,
         // Down, or the kernel does not tell.
-        Ok(_) | Err(_) => return None,
+        Ok(_) | Err(_) => return State::Good,
     };
     core.interface_gone();
-    Some(Some(why))
-}
-
-/// Opens an interface that is not open, if it is ready.
-fn keep(slots: &Slots, slot: &Slot, netlink: &Netlink) {
-    if slot.again.is_some_and(|at| Instant::now() < at) {
-        return;
-    }
-    let ready = open::find(&slot.config, netlink);
-    let opened = ready.and_then(|_| {
-        let gone = slots.change_one(slot.shard, Slot::take_gone).flatten();
-        if let Some(gone) = gone {
-            gone.close(&refuse::opened_again(&slot.config.interface));
-        }
-        start(slots, slot.next_config(), slot.shard)
-    });
-    match opened {
-        Ok(device) => {
-            let unwanted = slots
-                .change_one(slot.shard, |slot| slot.open(device.clone()))
-                .is_none();
-            if unwanted {
-                device.shutdown();
-            }
-        }
-        Err(error) => {
-            slots.change_one(slot.shard, |slot| {
-                slot.again = (!error.is_absence()).then(|| Instant::now() + AGAIN);
-                slot.wait_for(&error.to_string());
-            });
-        }
-    }
-}
-
-/// Opens a device beside others, with which it is not joined by internal links.
-fn start(slots: &Slots, config: DeviceConfig, shard: u8) -> Result<Arc<Device>, DeviceError> {
-    let parts = open::open(config, shard)?.start(Vec::new())?;
-    let core = Arc::new(Core::new(parts, slots.shared_prm().clone()));
-    let failed = |source| DeviceError::Host {
-        what: "threads of an interface",
-        source,
-    };
-    // Its threads get what a device needs that is open, and no more.
-    let started = std::thread::scope(|scope| {
-        let thread = Builder::new().name("rnic-start".to_owned());
-        let thread = thread.spawn_scoped(scope, || {
-            privileges::keep(privileges::NEEDED).map_err(|errno| failed(errno.into()))?;
-            Device::start(core.clone())
-        });
-        let panicked = || Err(failed(io::Error::other("a thread panicked")));
-        thread
-            .map_err(failed)?
-            .join()
-            .unwrap_or_else(|_| panicked())
-    });
-    if started.is_err() {
-        core.driver.stop(Patience::default());
-    }
-    started
+    State::Gone(why)
 }

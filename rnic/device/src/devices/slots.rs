@@ -7,6 +7,9 @@ use crate::core::lock;
 use crate::shared_prm::SharedPrm;
 use crate::{Device, DeviceConfig};
 
+/// Why an interface is not open that will be in a moment.
+pub(crate) const BEING_OPENED: &str = "it is being opened";
+
 /// One interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
@@ -34,7 +37,7 @@ impl Slot {
         Self {
             config,
             shard,
-            state: State::Waiting("it is being opened".to_owned(), None),
+            state: State::Waiting(BEING_OPENED.to_owned(), None),
             was_open: false,
             again: None,
         }
@@ -50,7 +53,9 @@ impl Slot {
     /// It is not open for this reason. What is new is logged.
     pub(crate) fn wait_for(&mut self, why: &str) {
         let known = matches!(&self.state, State::Waiting(known, _) if known == why);
-        if !known {
+        if why == BEING_OPENED {
+            log::info!("interface {} is being opened again", self.config.interface);
+        } else if !known {
             log::warn!("waiting for interface {}: {why}", self.config.interface);
         }
         let device = match std::mem::replace(&mut self.state, State::Waiting(why.to_owned(), None))
@@ -59,6 +64,15 @@ impl Slot {
             State::Waiting(_, gone) => gone,
         };
         self.state = State::Waiting(why.to_owned(), device);
+    }
+
+    /// It is open no more, and will be in a moment.
+    pub(crate) fn begin_opening(&mut self) {
+        self.wait_for(BEING_OPENED);
+    }
+
+    fn is_being_opened(&self) -> bool {
+        matches!(&self.state, State::Waiting(why, _) if why == BEING_OPENED)
     }
 
     /// The device, if it is open.
@@ -70,7 +84,7 @@ impl Slot {
     }
 
     /// The device, open or not.
-    fn any_device(&self) -> Option<&Arc<Device>> {
+    pub(crate) fn any_device(&self) -> Option<&Arc<Device>> {
         match &self.state {
             State::Open(device) => Some(device),
             State::Waiting(_, gone) => gone.as_ref(),
@@ -130,10 +144,30 @@ impl Slots {
         lock(&self.all).clone()
     }
 
+    /// The one of this shard, as it is at this moment.
+    pub(crate) fn one(&self, shard: u8) -> Option<Slot> {
+        self.all().into_iter().find(|slot| slot.shard == shard)
+    }
+
+    /// Whether one will be open in a moment.
+    pub(crate) fn is_one_being_opened(&self) -> bool {
+        lock(&self.all).iter().any(Slot::is_being_opened)
+    }
+
     /// Changes some of them. What clients are told of interfaces changes with them.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Vec<Slot>) -> T) -> T {
         let mut all = lock(&self.all);
         let result = change(&mut all);
+        let mut cores = all
+            .iter()
+            .filter_map(Slot::device)
+            .map(|device| device.core());
+        // Whoever has them keeps them until it is closed, and its connections between them.
+        if !cores.clone().any(|core| core.has_loopback_addresses())
+            && let Some(first) = cores.next()
+        {
+            first.take_loopback_addresses();
+        }
         let state = |slot: &Slot| {
             let why = match &slot.state {
                 State::Open(_) => None,

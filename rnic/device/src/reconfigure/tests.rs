@@ -2,7 +2,12 @@ use std::time::Duration;
 
 use rnic_prm::Credentials;
 
-use crate::{DeviceConfig, DeviceError, Devices, Polling, Presence};
+use crate::{DeviceConfig, DeviceError, Devices, Polling, Presence, Reconfiguring};
+
+const HOW: Reconfiguring = Reconfiguring {
+    reopen: false,
+    patience: Duration::ZERO,
+};
 
 const SOMEBODY: Credentials = Credentials {
     uid: 1000,
@@ -25,7 +30,7 @@ fn limits_timeouts_and_polling_change() {
     config.limits.users.others.clients = 0;
     config.polling = Polling::Event;
     config.user_timeout = Duration::from_secs(7);
-    devices.reconfigure(&[config]).unwrap();
+    devices.reconfigure(&[config], HOW).unwrap();
     assert_eq!(devices.clients_max(SOMEBODY), (256, 0));
     let refusal = devices.all()[0].connect_client(SOMEBODY).unwrap_err();
     assert!(refusal.message.contains("clients is 0"), "{refusal}");
@@ -41,7 +46,7 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     asked.limits.clients = 1000;
     asked.frames *= 2;
     asked.user_timeout = Duration::from_millis(1);
-    let faults = devices.reconfigure(&[asked]).unwrap_err();
+    let faults = devices.reconfigure(&[asked], HOW).unwrap_err();
     let [frames, user_timeout, clients] = &faults[..] else {
         panic!("{faults:?}");
     };
@@ -50,9 +55,14 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     assert!(clients.contains("clients = 1000"), "{clients}");
     assert_eq!(devices.clients_max(SOMEBODY), (256, 64));
     let other = DeviceConfig::new("eth9");
-    let faults = devices.reconfigure(&[config.clone(), other]).unwrap_err();
-    let told = "interfaces loopback, eth9 asked, but loopback are open";
+    let faults = devices
+        .reconfigure(&[config.clone(), other], HOW)
+        .unwrap_err();
+    let told = "started without waiting for interfaces";
     assert!(faults[0].contains(told), "{faults:?}");
-    devices.reconfigure(&[config]).unwrap();
+    let twice = [config.clone(), config.clone()];
+    let faults = devices.reconfigure(&twice, HOW).unwrap_err();
+    assert!(faults[0].contains("loopback, twice,"), "{faults:?}");
+    devices.reconfigure(&[config], HOW).unwrap();
     devices.shutdown();
 }

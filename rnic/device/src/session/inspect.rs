@@ -97,14 +97,6 @@ impl ClientSession {
                 log::info!("client {} sets the log's level to {level}", self.id());
                 Ok(())
             }
-            // A daemon that has one answers before its devices are asked.
-            Order::Reload => {
-                self.core().prm().may_administer(self.id())?;
-                Err(refuse::refusal(
-                    RefusalCode::WrongState,
-                    "the configuration can't be reloaded: this program has no configuration file",
-                ))
-            }
         }
     }
 

@@ -89,9 +89,9 @@ impl Bench {
             capture: None,
             frame_bytes: ChunkSize::Bytes2048.frame_capacity(),
             icmp: Vec::new(),
-            has_loopback_addresses: true,
         };
         let core = Core::new(parts, Arc::new(shared_prm));
+        core.take_loopback_addresses();
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
             wire,

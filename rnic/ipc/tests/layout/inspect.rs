@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rnic_ipc::control::{Access, MemoryKind, QpState};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{
-    ClientInfo, ConnectionInfo, CqInfo, Holding, Kind, LimitInfo, ListenerInfo, LogLevel, Object,
-    Order, QpInfo, RegionInfo, Scope, Stage,
+    ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo, ListenerInfo,
+    LogLevel, Object, Order, QpInfo, RegionInfo, Scope, Stage,
 };
 
 pub fn kinds() -> Vec<Kind> {
@@ -112,7 +112,15 @@ pub fn orders() -> Vec<Order> {
             ends: (at(2), at(3)),
         },
         Order::SetLogLevel(LogLevel::Debug),
-        Order::Reload,
+    ]
+}
+
+pub fn daemon_orders() -> Vec<DaemonOrder> {
+    vec![
+        DaemonOrder::Reload { reopen: true },
+        DaemonOrder::Reopen {
+            interface: "i".into(),
+        },
     ]
 }
 

@@ -10,7 +10,7 @@ use rnic_ipc::control::{
     RtrModes, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
-use rnic_ipc::inspect::{Kind, Order, Page};
+use rnic_ipc::inspect::{DaemonOrder, Kind, Order, Page};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +36,7 @@ pub fn lines() -> Vec<String> {
         every("Kind", &inspect::kinds()),
         every("Object", &inspect::objects()),
         every("Order", &inspect::orders()),
+        every("DaemonOrder", &inspect::daemon_orders()),
         every("Stage", &inspect::stages()),
         every("Scope", &inspect::scopes()),
         every("LogLevel", &inspect::levels()),
@@ -217,6 +218,7 @@ fn requests() -> Vec<Request> {
         Request::ListDevices,
         Request::OpenDevice(DeviceName::Interface("i".into())),
         Request::ListInterfaces,
+        Request::Administer(DaemonOrder::Reload { reopen: true }),
     ]
 }
 

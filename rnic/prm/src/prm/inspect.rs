@@ -81,11 +81,19 @@ impl Prm {
     ///
     /// `UnknownObject` when it is gone; `NotPermitted`.
     pub fn may_administer(&self, viewer: ClientId) -> Result<(), Refusal> {
-        let who = self.known(viewer)?;
-        if self.administrators.include(&who) {
+        self.check_administrator(&self.known(viewer)?)
+    }
+
+    /// That this client, which may not be known yet, is an administrator.
+    ///
+    /// # Errors
+    ///
+    /// `NotPermitted`.
+    pub fn check_administrator(&self, who: &Credentials) -> Result<(), Refusal> {
+        if self.administrators.include(who) {
             return Ok(());
         }
-        Err(refusal::not_permitted(&who, self.administrators.gid))
+        Err(refusal::not_permitted(who, self.administrators.gid))
     }
 
     /// That `viewer` may see what `owner` holds, and take it away; what is nobody's only an

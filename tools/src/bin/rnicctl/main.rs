@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rnic::inspect::{Kind, LogLevel, Object, Order};
+use rnic::inspect::{DaemonOrder, Kind, LogLevel, Object, Order};
 use rnic::{ClientId, Context, DeviceInfo, DeviceName};
 use rnic_tools::ctl::show::{self, Programs, Shown};
 use rnic_tools::door::{Door, Interface};
@@ -63,7 +63,17 @@ enum Question {
     Drop(What),
     /// Read the daemon's configuration file again: all of it takes effect, or nothing (administrators
     /// only)
-    Reload,
+    Reload {
+        /// Open interfaces again whose settings need it: their connections end
+        #[arg(long)]
+        reopen: bool,
+    },
+    /// Open an interface again, with its present MTU and queues: its connections end (administrators
+    /// only)
+    Reopen {
+        /// The interface's name
+        interface: String,
+    },
     /// Change the log level (administrators only)
     Log {
         /// How much
@@ -136,10 +146,12 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
         Question::Counters(options) => counters::answer(door, options, cli.json),
         Question::Capture(options) => capture::answer(&first(door)?, options, cli.json),
         Question::Drop(what) => remove(door, what, cli.json),
-        Question::Reload => {
-            first(door)?.order(Order::Reload)?;
-            done(cli.json);
-            Ok(())
+        Question::Reload { reopen } => {
+            order(door, DaemonOrder::Reload { reopen: *reopen }, cli.json)
+        }
+        Question::Reopen { interface } => {
+            let interface = interface.clone();
+            order(door, DaemonOrder::Reopen { interface }, cli.json)
         }
         Question::Log { level } => {
             first(door)?.order(Order::SetLogLevel(level.wanted()))?;
@@ -147,6 +159,13 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
             Ok(())
         }
     }
+}
+
+/// An order about the daemon itself.
+fn order(door: &Door, order: DaemonOrder, as_json: bool) -> Result<(), ToolError> {
+    door.daemon()?.order(order)?;
+    done(as_json);
+    Ok(())
 }
 
 /// The device that is named, or the first that is open. Without one the RNIC says why.

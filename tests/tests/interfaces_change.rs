@@ -1,0 +1,248 @@
+//! Interfaces are added to a running daemon and taken from it, and opened again by order or because their MTU
+//! was raised. Others don't notice.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic::{Context, DeviceName, Error};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, FORKS, Family, Host, INTERFACE, Lab, LinkOptions, Process};
+use rnic_tests::{binary, tool, wait};
+
+const PORT: u16 = 18515;
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A daemon at one end of two links, that serves what its file names, and a daemon at the other end of each.
+/// Dropped in this order.
+struct Bench {
+    daemon: Daemon,
+    far: [Daemon; 2],
+    near: Host,
+    far_hosts: [Host; 2],
+    file: PathBuf,
+    _lab: Lab,
+}
+
+impl Bench {
+    fn new(name: &str, interfaces: &[&str]) -> Self {
+        let mut lab = Lab::new(name);
+        let [(near, far1), (_, far2)] = lab.forked(&LinkOptions::default());
+        let file = lab.directory().join("rnicd.toml");
+        write(&file, interfaces, "");
+        let words = ["--config".to_owned(), file.display().to_string()];
+        let socket = lab.directory().join("fork.sock");
+        let daemon = rnicd(&near, &socket, &words);
+        let far = [&far1, &far2].map(|host| Daemon::start(&lab, host, &DaemonOptions::default()));
+        Self {
+            daemon,
+            far,
+            near,
+            far_hosts: [far1, far2],
+            file,
+            _lab: lab,
+        }
+    }
+
+    fn rnicctl(&self, words: &[&str]) -> Command {
+        let rnicctl = self.near.namespace.command(binary::path("rnicctl"));
+        rnicctl
+            .arg("--socket")
+            .arg(self.daemon.socket())
+            .args(words)
+    }
+
+    fn devices(&self) -> Vec<String> {
+        Context::devices(self.daemon.socket()).expect("it answers")
+    }
+
+    fn open(&self, interface: &str) -> Result<Context, Error> {
+        let device = DeviceName::Interface(interface.to_owned());
+        Context::open_device(self.daemon.socket(), &device)
+    }
+
+    /// Verified traffic over one of the links, for so many seconds.
+    fn traffic(&self, link: usize, seconds: &str) -> (Process, Process) {
+        let at = self.far_hosts[link].address(Family::V4, PORT);
+        let server = tool::server(&self.far[link], "rnic-perf", at, &[]);
+        let words = ["--duration", seconds, "--verify"];
+        let mut client = tool::client(&self.daemon, "rnic-perf", at, &words).spawn();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(client.running(), "{}", client.stderr());
+        (client, server)
+    }
+
+    /// Another connection over one of the links.
+    #[track_caller]
+    fn ping(&self, link: usize) {
+        let at = self.far_hosts[link].address(Family::V4, PORT + 1);
+        let _server = tool::server(&self.far[link], "rnic-ping", at, &[]);
+        let client = tool::client(&self.daemon, "rnic-ping", at, &["--count", "2"]);
+        let _ = client.run().success();
+    }
+
+    fn logged(&self, words: &str, times: usize) {
+        wait::until(words, LIMIT, || {
+            (self.daemon.log().matches(words).count() >= times).then_some(())
+        });
+    }
+}
+
+/// A daemon that takes its interfaces from its file.
+fn rnicd(host: &Host, socket: &std::path::Path, words: &[String]) -> Daemon {
+    let rnicd = host.namespace.command(binary::path("rnicd"));
+    let command = rnicd.arg("--socket").arg(socket).args(words);
+    Daemon::started(command, &host.namespace, socket, None)
+}
+
+fn write(file: &PathBuf, interfaces: &[&str], lines: &str) {
+    let tables = interfaces
+        .iter()
+        .map(|name| format!("[[interface]]\nname = \"{name}\"\n"));
+    let text = format!("idle_spin = 20\n{}{lines}\n", tables.collect::<String>());
+    std::fs::write(file, text).expect("the directory is ours");
+}
+
+#[test]
+fn a_reload_adds_interfaces_and_takes_them_away_and_others_go_on() {
+    let bench = Bench::new("reload-interfaces", &[FORKS[0]]);
+    let (client, _server) = bench.traffic(0, "8");
+    let reload = || bench.rnicctl(&["reload"]).run();
+    assert_eq!(bench.devices(), [FORKS[0]]);
+
+    // One that can't be opened at all keeps the other from being added as well.
+    write(&bench.file, &[FORKS[0], FORKS[1], "lo"], "");
+    let error = reload().failure();
+    assert!(error.contains("lo is no Ethernet interface"), "{error}");
+    assert_eq!(bench.devices(), [FORKS[0]]);
+
+    // The one that was there becomes the second; one that is not ready is waited for.
+    write(&bench.file, &[FORKS[1], FORKS[0], "late0"], "");
+    let _ = reload().success();
+    assert_eq!(bench.devices(), [FORKS[1], FORKS[0]]);
+    let error = bench
+        .open("late0")
+        .expect_err("it is not there")
+        .to_string();
+    assert!(error.contains("waits for interface late0"), "{error}");
+    bench.ping(1);
+
+    let context = bench.open(FORKS[1]).expect("it is open");
+    write(&bench.file, &[FORKS[0]], "");
+    let _ = reload().success();
+    assert_eq!(bench.devices(), [FORKS[0]]);
+    let error = context
+        .device_info()
+        .expect_err("its device is closed")
+        .to_string();
+    let told = format!(
+        "interface {} was taken out of the RNIC's configuration",
+        FORKS[1]
+    );
+    assert!(error.contains(&told), "{error}");
+    // Its addresses are the kernel's alone again.
+    rnic_tests::daemon::assert_nothing_attached(&bench.near.namespace, FORKS[1]);
+    let error = bench
+        .open(FORKS[1])
+        .expect_err("it is not served")
+        .to_string();
+    assert!(error.contains("only the interfaces"), "{error}");
+
+    // And once more, by another number.
+    write(&bench.file, &[FORKS[0], FORKS[1]], "");
+    let _ = reload().success();
+    bench.ping(1);
+    let _ = client.finish(LIMIT).success();
+    let _ = bench.daemon.stop();
+}
+
+#[test]
+fn settings_of_the_opening_are_taken_by_opening_again_and_only_if_that_is_said() {
+    let bench = Bench::new("reload-reopen", &FORKS);
+    let (client, _server) = bench.traffic(0, "6");
+    let context = bench.open(FORKS[1]).expect("it is open");
+    let both = [FORKS[0], FORKS[1]];
+    write(&bench.file, &both, "mode = \"generic\"");
+    let error = bench.rnicctl(&["reload"]).run().failure();
+    assert!(error.contains("another mode asked"), "{error}");
+    assert!(error.contains("--reopen"), "{error}");
+    let _ = context.device_info().expect("nothing has changed");
+
+    let _ = bench.rnicctl(&["reload", "--reopen"]).run().success();
+    let again = bench.open(FORKS[1]).expect("it is open again");
+    let info = again.device_info().expect("it answers");
+    assert_eq!(info.xdp_mode, "generic");
+    let error = context
+        .device_info()
+        .expect_err("its device is closed")
+        .to_string();
+    assert!(
+        error.contains("is opened again: open the device again"),
+        "{error}"
+    );
+    bench.ping(1);
+    let _ = client.finish(LIMIT).success();
+    let _ = bench.daemon.stop();
+}
+
+#[test]
+fn a_raised_mtu_is_taken_by_order_or_when_no_client_is_there() {
+    let bench = Bench::new("reopen", &FORKS);
+    let (client, _server) = bench.traffic(0, "12");
+    let raise = |mtu: &str| {
+        for (host, interface) in [(&bench.near, FORKS[1]), (&bench.far_hosts[1], INTERFACE)] {
+            host.namespace
+                .ip(&["link", "set", "dev", interface, "mtu", mtu]);
+        }
+    };
+    let opened = |mtu: u32, times| {
+        let words = format!("interface {}: XDP in", FORKS[1]);
+        wait::until("it is opened with its MTU", LIMIT, || {
+            let log = bench.daemon.log();
+            let mut lines = log.lines().filter(|line| line.contains(&words));
+            let found = lines.clone().count() >= times;
+            let found = found && lines.next_back()?.contains(&format!("MTU {mtu},"));
+            found.then_some(())
+        });
+    };
+
+    let held = bench.open(FORKS[1]).expect("it is open");
+    raise("3000");
+    bench.logged("MTU 3000, was", 1);
+    std::thread::sleep(Duration::from_secs(1));
+    let _ = held.device_info().expect("a client is there");
+    let error = bench.rnicctl(&["reopen", "eth9"]).run().failure();
+    assert!(error.contains("only the interfaces"), "{error}");
+    let _ = bench.rnicctl(&["reopen", FORKS[1]]).run().success();
+    opened(3000, 2);
+    let error = held
+        .device_info()
+        .expect_err("its device is closed")
+        .to_string();
+    assert!(
+        error.contains("is opened again: open the device again"),
+        "{error}"
+    );
+    drop(held);
+    bench.ping(1);
+
+    // Without clients it is opened again by itself. Whoever comes meanwhile waits.
+    raise("9000");
+    bench.logged("is being opened again", 2);
+    bench.ping(1);
+    opened(9000, 3);
+
+    // Down it stays as it is.
+    bench
+        .near
+        .namespace
+        .ip(&["link", "set", "dev", FORKS[1], "down"]);
+    let error = bench.rnicctl(&["reopen", FORKS[1]]).run().failure();
+    assert!(error.contains("is down"), "{error}");
+    bench
+        .near
+        .namespace
+        .ip(&["link", "set", "dev", FORKS[1], "up"]);
+    bench.ping(1);
+    let _ = client.finish(LIMIT).success();
+    let _ = bench.daemon.stop();
+}
