@@ -7,6 +7,9 @@ use rnic_device::{DeviceConfig, LoopbackUse, Polling, Presence, Quota, Resource,
 use crate::names;
 use crate::settings::Settings;
 
+/// Who is allowed where there is no list.
+const EVERYBODY: &str = "everybody";
+
 /// Prints [`Settings`] for people, in the words of the configuration file.
 pub(crate) struct Effective<'a>(pub(crate) &'a Settings);
 
@@ -65,7 +68,12 @@ impl Display for Effective<'_> {
             user(f, limits)?;
         }
         writeln!(f, "\neach other user:")?;
-        user(f, &users.others)
+        user(f, &users.others)?;
+        for peers in &limits.listener_peers {
+            writeln!(f, "\nlisteners at {}:", peers.at)?;
+            line(f, "allowed_peers", &peers.allowed)?;
+        }
+        Ok(())
     }
 }
 
@@ -111,6 +119,8 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
         }
     }
     line(f, "congestion", device.congestion)?;
+    let list = device.limits.interface_peers.get(&device.interface);
+    optional(f, "allowed_peers", list, EVERYBODY)?;
     for vlan in &device.vlans {
         let networks: Vec<_> = vlan.addresses.iter().map(ToString::to_string).collect();
         let mut of = networks.join(", ");
@@ -133,7 +143,8 @@ fn user(f: &mut Formatter<'_>, limits: &UserLimits) -> fmt::Result {
     quota(f, &limits.quota)?;
     line(f, "listen_ports", &limits.listen_ports)?;
     line(f, "connects_per_second", limits.connects_per_second)?;
-    line(f, "requests_per_second", limits.requests_per_second)
+    line(f, "requests_per_second", limits.requests_per_second)?;
+    optional(f, "allowed_peers", limits.allowed_peers.as_ref(), EVERYBODY)
 }
 
 fn quota(f: &mut Formatter<'_>, quota: &Quota) -> fmt::Result {

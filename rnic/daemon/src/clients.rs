@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic_device::{ClientSession, Credentials, Devices};
+use rnic_device::{AUDIT, ClientSession, Credentials, Devices};
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
 use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, Message, TransportError};
@@ -66,7 +66,10 @@ impl Clients {
             }
         };
         if !self.has_thread_for(credentials) {
-            log::debug!("a client ({credentials}) is disconnected: too many connect at once");
+            log::warn!(
+                target: AUDIT,
+                "a client ({credentials}) is disconnected: too many connect at once"
+            );
             return self.closer.close(channel);
         }
         let channel = Arc::new(channel);
@@ -170,7 +173,9 @@ fn serve_until_gone(
     let (session, first) = match greet((devices, reload), credentials, channel) {
         Ok(Some(greeted)) => greeted,
         Ok(None) => return log::debug!("{credentials} asked and hung up"),
-        Err(reason) => return log::warn!("a client ({credentials}) is refused: {reason}"),
+        Err(reason) => {
+            return log::warn!(target: AUDIT, "a client ({credentials}) is refused: {reason}");
+        }
     };
     let socket = channel.clone();
     session.on_removal(Box::new(move |_| {

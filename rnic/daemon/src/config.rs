@@ -5,6 +5,7 @@
 
 mod interfaces;
 mod limits;
+mod peers;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use log::LevelFilter;
-use rnic_device::Limits;
+use rnic_device::{AllowList, Limits};
 use toml::de::{DeTable, DeValue};
 
 use crate::cli::{Given, octal};
@@ -22,7 +23,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 34] = [
     "interface",
     "socket",
     "socket_mode",
@@ -52,9 +53,11 @@ const KEYS: [&str; 32] = [
     "metrics",
     "drain",
     "log",
+    "allowed_peers",
     "limits",
     "user",
     "group",
+    "listener",
 ];
 
 /// What a file says.
@@ -64,6 +67,8 @@ pub(crate) struct File {
     pub(crate) given: Given,
     /// What it says of each interface.
     pub(crate) interfaces: Vec<InterfaceGiven>,
+    /// The peers of connections over interfaces whose tables say nothing of theirs.
+    pub(crate) allowed_peers: Option<AllowList>,
     /// All limits, with their defaults where it says nothing.
     pub(crate) limits: Limits,
 }
@@ -136,6 +141,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
 fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
     let mut given = Given::default();
     let mut named = Vec::new();
+    let mut allowed_peers = None;
+    let mut listener_peers = Vec::new();
     let mut limits = limits::Tables::default();
     for (key, value) in document {
         let at = At::new(key, value);
@@ -155,6 +162,8 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             "limits" => limits.limits = reader.table(&at),
             "user" => limits.users = reader.table(&at),
             "group" => limits.groups = reader.table(&at),
+            "allowed_peers" => allowed_peers = peers::allowed(reader, &at),
+            "listener" => listener_peers = peers::listeners(reader, &at),
             _ if interfaces::link(reader, &at, &mut given.link) => {}
             _ => reader.unknown(&at, &KEYS),
         }
@@ -162,7 +171,11 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
     File {
         given,
         interfaces: named,
-        limits: limits.read(reader),
+        allowed_peers,
+        limits: Limits {
+            listener_peers,
+            ..limits.read(reader)
+        },
     }
 }
 

@@ -1,12 +1,13 @@
 //! Everything that the daemon runs with: what was said, and the defaults of what was not.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
 use rnic_device::{
-    Administrators, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling, Presence,
-    Rate,
+    Administrators, AllowList, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling,
+    Presence, Rate,
 };
 use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
 
@@ -140,15 +141,24 @@ impl Settings {
         let File {
             given: in_file,
             interfaces,
-            limits,
+            allowed_peers,
+            mut limits,
         } = file;
         let interfaces = chosen(&said.interface, interfaces);
         let (above, below) = (said.link.clone(), in_file.link.clone());
         let given = said.over(in_file);
+        if given.loopback && allowed_peers.is_some() {
+            let what = "allowed_peers";
+            return Err(SettingsError::NotOfLoopback { what });
+        }
         let interfaces = with_loopback(&given, interfaces)?;
+        limits.interface_peers = interface_peers(&interfaces, allowed_peers.as_ref());
         let several = interfaces.len() > 1;
         let mut devices = Vec::new();
-        for InterfaceGiven { name, link, vlans } in interfaces {
+        for InterfaceGiven {
+            name, link, vlans, ..
+        } in interfaces
+        {
             let own_capture = link.capture.is_some() && above.capture.is_none();
             let mut link = above.clone().over(link).over(below.clone());
             if several && !own_capture {
@@ -221,6 +231,18 @@ fn with_loopback(
         None => Err(SettingsError::NoInterface),
         Some(first) => Ok(std::iter::once(first).chain(rest).collect()),
     }
+}
+
+/// The allow-list of each interface that has one, its own or that of all.
+fn interface_peers(
+    interfaces: &[InterfaceGiven],
+    of_all: Option<&AllowList>,
+) -> HashMap<String, AllowList> {
+    let list = |one: &InterfaceGiven| {
+        let list = one.allowed_peers.as_ref().or(of_all)?;
+        Some((one.name.clone(), list.clone()))
+    };
+    interfaces.iter().filter_map(list).collect()
 }
 
 /// The interfaces of the command line, each with what the file says of it; or else the file's.

@@ -15,6 +15,7 @@ use rnic_net::Vlans;
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
+use crate::audit::RefusedPeer;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     /// To the thread that takes condemned clients away, until the device closes.
     reaper: Mutex<Option<Sender<Arc<Client>>>>,
     captures: Mutex<Captures>,
+    /// [`Core::rules_turn`].
+    pub(crate) giving_rules: Mutex<()>,
     /// The most bytes that a frame can have.
     pub(crate) frame_bytes: usize,
     /// 127.0.0.0/8 and ::1 are this device's, and no other's of this process.
@@ -138,6 +141,7 @@ impl Core {
     pub(crate) fn new(parts: Parts, shared_prm: Arc<SharedPrm>) -> Self {
         let ports = Ports::new(Claimed(parts.steering), port_space(&parts.config));
         Self {
+            giving_rules: Mutex::default(),
             request_metrics: RequestMetrics::default(),
             last_counters: Mutex::default(),
             shared_prm,
@@ -312,6 +316,21 @@ impl Core {
             }
             ShardEvent::Released { local } => self.ports.released(local, told.stamp),
             ShardEvent::PathDoubtful { local, remote } => self.stale_neighbors.add(local, remote),
+            ShardEvent::PeerRefused {
+                client,
+                listener,
+                local,
+                remote,
+                list,
+                untold,
+            } => self.log_refused_peer(&RefusedPeer {
+                client,
+                listener,
+                local,
+                remote,
+                list,
+                untold,
+            }),
             ShardEvent::ClientFault {
                 client,
                 code,
@@ -494,9 +513,9 @@ impl Core {
 }
 
 /// The shard's own tables differ from the PRM's: a bug, or the shard has ended.
-fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
+pub(crate) fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
     if let Err(refusal) = result {
-        log::debug!("{what} can't be removed: {refusal}");
+        log::debug!("{what} can't be changed: {refusal}");
     }
 }
 

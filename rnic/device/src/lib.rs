@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+mod audit;
 mod capture;
 mod client;
 mod config;
@@ -33,6 +34,7 @@ mod loopback;
 mod metrics;
 mod open;
 pub mod pcapng;
+mod peers;
 mod reconfigure;
 mod refuse;
 mod room;
@@ -41,6 +43,7 @@ mod session;
 mod shared_prm;
 mod vlan;
 
+pub use audit::TARGET as AUDIT;
 pub use config::{DeviceConfig, Driving, LoopbackUse, Polling, Presence, XdpMode};
 pub use device::Device;
 pub use devices::Devices;
@@ -49,9 +52,10 @@ pub use metrics::{MetricKind, metric_names};
 pub use reconfigure::Reconfiguring;
 pub use refuse::bounded;
 pub use rnic_ipc::control::DeviceName;
-pub use rnic_net::{NoPrefix, Prefix, VlanId, Vlans};
+pub use rnic_net::{AllowList, NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{
-    Administrators, Credentials, Limits, PortRanges, Quota, Resource, UserLimits, Users,
+    Administrators, Credentials, Limits, ListenerAddress, ListenerPeers, NoListenerAddress,
+    PortRanges, Quota, Resource, UserLimits, Users,
 };
 pub use rnic_steering::{FloodLimits, Rate};
 pub use session::ClientSession;

@@ -29,6 +29,7 @@ impl Devices {
     /// - An interface that is new is opened, or waited for. One that is named no more is closed.
     /// - Limits of users and of all clients together hold from now on; who holds more keeps it. Those of
     ///   each client hold for clients that come from now on.
+    /// - Allow-lists of peers hold for connections that begin from now on.
     /// - Polling, and the timeouts of peers and programs, hold from now on; the keep-alive for connections
     ///   that begin from now on.
     ///
@@ -106,10 +107,12 @@ impl Devices {
             rest
         });
         for slot in self.slots.all() {
+            let Some(device) = slot.device() else {
+                continue;
+            };
+            device.core().renew_peer_rules();
             // One that stops meanwhile needs no settings.
-            if let Some(device) = slot.device()
-                && let Err(refusal) = device.core().reconfigure(&slot.config)
-            {
+            if let Err(refusal) = device.core().reconfigure(&slot.config) {
                 log::debug!("{}: {refusal}", slot.config.interface);
             }
         }

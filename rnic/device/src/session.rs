@@ -30,7 +30,7 @@ use rustix::net::Shutdown;
 use crate::client::{Client, Turn};
 use crate::core::Core;
 use crate::host::link_state::LinkState;
-use crate::{Device, Limits, Quota, counters, refuse};
+use crate::{Device, Limits, Quota, audit, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
 /// connections reset, regions revoked.
@@ -99,7 +99,7 @@ impl ClientSession {
     fn told<T>(&self, granted: Result<T, Refusal>) -> Result<T, Refusal> {
         self.device.handle_told();
         granted.map_err(|refusal| {
-            log::debug!("client {}: refused: {refusal}", self.client.id);
+            audit::log_refusal(&self.client, &refusal);
             self.client.count_refusal();
             self.core().request_metrics.count_refusal(refusal.code);
             refuse::bounded(refusal)

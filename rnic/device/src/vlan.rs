@@ -90,20 +90,17 @@ impl Core {
         Ok(interface.index)
     }
 
-    /// The way to `remote`, from `local` if that is asked for: within this host, or as [`find_way`].
-    pub(crate) fn way(
+    /// The way to `remote`, from `local` if that is asked for, when it is within this host; else there is
+    /// only [`Core::outward_way`].
+    pub(crate) fn inner_way(
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
-        timeout: Duration,
-    ) -> Result<Route, Refusal> {
-        if self.is_own(remote) {
-            return self.own_way(remote, local);
+    ) -> Option<Result<Route, Refusal>> {
+        match self.is_own(remote) {
+            true => Some(self.own_way(remote, local)),
+            false => self.internal_way(remote, local),
         }
-        if let Some(way) = self.internal_way(remote, local) {
-            return way;
-        }
-        self.outward_way(remote, local, timeout)
     }
 
     /// The way to `remote` over the interface, as [`find_way`].

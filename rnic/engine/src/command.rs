@@ -14,7 +14,7 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
-use rnic_net::{IcmpReport, Path, PathDefaults};
+use rnic_net::{IcmpReport, ListOwner, Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
 use userspace_tcp::KeepAlive;
 
@@ -164,6 +164,15 @@ pub enum Command {
         local: SocketAddr,
         /// Most connections between the TCP handshake and accept or reject.
         backlog: u32,
+        /// Which peers may connect.
+        peers: PeerRules,
+    },
+    /// Other peers may connect to a listener from now on. Connections that have begun go on.
+    SetPeerRules {
+        /// Which.
+        listener: ListenerId,
+        /// Who may.
+        peers: PeerRules,
     },
     /// Waiting requests are reset; [`ShardEvent::RequestGone`] tells of each.
     Unlisten {
@@ -429,6 +438,22 @@ pub enum ShardEvent {
         local: IpAddr,
         /// The peer's.
         remote: IpAddr,
+    },
+    /// Peers wanted to connect to a listener, and an allow-list does not have them. Not more than a few of them
+    /// are told in a second.
+    PeerRefused {
+        /// Whose listener.
+        client: ClientId,
+        /// Which.
+        listener: ListenerId,
+        /// Its address and port.
+        local: SocketAddr,
+        /// The peer's.
+        remote: SocketAddr,
+        /// The list that does not have it.
+        list: ListOwner,
+        /// Segments of refused peers since the last such event that were not told.
+        untold: u64,
     },
     /// A client broke the rules of its rings, or took memory away that it shares: its objects are to be
     /// taken away.

@@ -1,7 +1,7 @@
 //! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
 //! its place while the program runs.
 
-use rnic_net::{DropReason, ReassemblyCounters};
+use rnic_net::{DropReason, ListOwner, ReassemblyCounters};
 use rnic_xsk::PortStatistics;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
@@ -20,6 +20,9 @@ pub struct ShardCounters {
     /// 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Also those for a connection of the loopback or of an
     /// internal link.
     pub martians: u64,
+    /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
+    /// is, in the order of [`PEERS_REFUSED`].
+    peers_refused: [u64; PEERS_REFUSED.len()],
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
     /// Connections of `Connect` commands.
@@ -92,7 +95,23 @@ const UNUSABLE: [(DropReason, &str); 7] = [
     (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
 ];
 
+/// Each owner of an allow-list, and its counter's name.
+const PEERS_REFUSED: [(ListOwner, &str); ListOwner::ALL.len()] = [
+    (ListOwner::Interface, "peers_refused_interface"),
+    (ListOwner::User, "peers_refused_user"),
+    (ListOwner::Listener, "peers_refused_listener"),
+];
+
 impl ShardCounters {
+    /// Counts a segment of a peer that this owner's allow-list does not have.
+    pub fn count_refused_peer(&mut self, list: ListOwner) {
+        for ((known, _), count) in PEERS_REFUSED.iter().zip(&mut self.peers_refused) {
+            if *known == list {
+                *count += 1;
+            }
+        }
+    }
+
     /// Counts a dropped frame.
     pub fn count_unusable(&mut self, reason: DropReason) {
         for ((known, _), count) in UNUSABLE.iter().zip(&mut self.unusable) {
@@ -147,6 +166,9 @@ pub(crate) fn named(
     put("rx_tcp_malformed", shard.tcp_malformed);
     put("rx_wrong_vlan", shard.wrong_vlan);
     put("rx_martians", shard.martians);
+    for ((_, name), value) in PEERS_REFUSED.iter().zip(&shard.peers_refused) {
+        put(name, *value);
+    }
     put("passive_opens", shard.passive_opens);
     put("active_opens", shard.active_opens);
     put("established", shard.established);

@@ -6,7 +6,7 @@
 //! segment.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
 //! what routers say of them, [`flow()`] for who only looks on. [`Vlans`] says which local addresses are
-//! on which VLAN.
+//! on which VLAN, [`PeerRules`] with which peers connections are allowed.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
@@ -26,6 +26,7 @@ mod flow;
 mod fragment;
 mod icmp;
 mod parse;
+mod peers;
 mod prediction;
 mod reassembly;
 mod template;
@@ -41,6 +42,7 @@ pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
+pub use peers::{AllowList, ListOwner, PeerRules};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use template::{HeaderTemplate, VariableFields};

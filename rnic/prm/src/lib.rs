@@ -24,6 +24,7 @@ mod credentials;
 mod grant;
 mod limits;
 mod pace;
+mod peers;
 mod prm;
 mod refusal;
 mod refused;
@@ -39,5 +40,8 @@ pub use grant::{
 };
 pub use limits::{Limits, Quota, Resource, kept_for_administrators};
 pub use pace::Pace;
-pub use prm::{ListedClient, ListedQp, ListedRegion, Listing, Prm, RefusedRequest, STAGS_MAX};
+pub use peers::{ListenerAddress, ListenerPeers, NoListenerAddress};
+pub use prm::{
+    ListedClient, ListedQp, ListedRegion, Listing, LiveListener, Prm, RefusedRequest, STAGS_MAX,
+};
 pub use users::{PortRanges, UserLimits, Users};

@@ -3,10 +3,14 @@
 //! Every table of the RNIC is bounded by one of these; a request beyond one is refused by its
 //! name, and nothing else happens.
 
+use std::collections::HashMap;
+
 use rnic_ipc::control::Refusal;
 use rnic_ipc::ring::RING_SLOTS_MAX;
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
+use rnic_net::AllowList;
 
+use crate::peers::ListenerPeers;
 use crate::refusal;
 use crate::users::Users;
 
@@ -31,6 +35,11 @@ pub struct Limits {
     pub inline_bytes: u32,
     /// Connection requests that may wait at one listener.
     pub backlog: u32,
+    /// The peers of connections over an interface, by its name, whoever begins them; of an interface that is
+    /// not here all.
+    pub interface_peers: HashMap<String, AllowList>,
+    /// Which peers may connect to listeners, by their addresses: each that is of a listener must allow them.
+    pub listener_peers: Vec<ListenerPeers>,
 }
 
 macro_rules! quota {
@@ -160,6 +169,8 @@ impl Default for Limits {
             sges: MAX_SGE as u32,
             inline_bytes: MAX_INLINE as u32,
             backlog: 1024,
+            interface_peers: HashMap::new(),
+            listener_peers: Vec::new(),
         }
     }
 }

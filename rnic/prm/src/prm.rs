@@ -3,6 +3,7 @@
 mod connections;
 mod domains;
 mod inspect;
+mod peers;
 mod queues;
 mod regions;
 mod rings;
@@ -14,6 +15,7 @@ mod users;
 
 pub use connections::RefusedRequest;
 pub use inspect::{ListedClient, ListedQp, ListedRegion, Listing};
+pub use peers::LiveListener;
 pub use regions::STAGS_MAX;
 
 use std::collections::HashMap;

@@ -22,10 +22,12 @@ pub(crate) enum Single {
     Sges,
     InlineBytes,
     Backlog,
+    InterfacePeers,
+    UserPeers,
 }
 
 impl Single {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::DeviceClients,
         Self::UserClients,
         Self::ListenPorts,
@@ -35,6 +37,8 @@ impl Single {
         Self::Sges,
         Self::InlineBytes,
         Self::Backlog,
+        Self::InterfacePeers,
+        Self::UserPeers,
     ];
 
     /// As the configuration has it.
@@ -48,12 +52,16 @@ impl Single {
             Self::Sges => "sges",
             Self::InlineBytes => "inline_bytes",
             Self::Backlog => "backlog",
+            Self::InterfacePeers | Self::UserPeers => "allowed_peers",
         }
     }
 
     fn whose(self) -> &'static str {
         match self {
-            Self::UserClients | Self::ListenPorts | Self::ConnectsPerSecond => "user",
+            Self::UserClients | Self::ListenPorts | Self::ConnectsPerSecond | Self::UserPeers => {
+                "user"
+            }
+            Self::InterfacePeers => "interface",
             _ => "device",
         }
     }

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
+use rnic_net::AllowList;
+
 use crate::credentials::Credentials;
 use crate::limits::Quota;
 
@@ -27,6 +29,8 @@ pub struct UserLimits {
     /// Requests that they may make in a second, and so many at once after a second without any. A client
     /// above that rate waits.
     pub requests_per_second: u32,
+    /// The peers with which they may have connections, whoever begins them. None: all.
+    pub allowed_peers: Option<AllowList>,
 }
 
 impl Default for UserLimits {
@@ -37,6 +41,7 @@ impl Default for UserLimits {
             listen_ports: PortRanges::unprivileged(),
             connects_per_second: 10_000,
             requests_per_second: 2000,
+            allowed_peers: None,
         }
     }
 }

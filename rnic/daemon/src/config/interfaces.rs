@@ -4,14 +4,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use rnic_device::{CongestionControl, NoCongestionControl, NoPrefix, VlanConfig, VlanId};
+use rnic_device::{
+    AllowList, CongestionControl, NoCongestionControl, NoPrefix, VlanConfig, VlanId,
+};
 use toml::de::{DeTable, DeValue};
 
+use super::peers;
 use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "name",
     "capture",
     "queues",
@@ -30,6 +33,7 @@ const KEYS: [&str; 19] = [
     "keepalive_interval",
     "keepalive_probes",
     "congestion",
+    "allowed_peers",
     "vlan",
 ];
 /// Those of a VLAN's table.
@@ -42,6 +46,8 @@ pub(crate) struct InterfaceGiven {
     pub(crate) name: String,
     /// What holds for it before what the first part of the file says of all.
     pub(crate) link: LinkGiven,
+    /// The peers of connections over it, before what the first part of the file says of all.
+    pub(crate) allowed_peers: Option<AllowList>,
     /// Its VLANs.
     pub(crate) vlans: Vec<VlanConfig>,
 }
@@ -126,6 +132,7 @@ fn table(
                 named = true;
                 given.name = reader.text(&at)?;
             }
+            "allowed_peers" => given.allowed_peers = peers::allowed(reader, &at),
             "vlan" => given.vlans = vlans(reader, &at),
             _ if link(reader, &at, &mut given.link) => {}
             _ => reader.unknown(&at, &KEYS),

@@ -7,6 +7,7 @@ use rnic_ipc::ring::RING_SLOTS_MAX;
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE};
 use toml::de::{DeTable, DeValue};
 
+use super::peers;
 use super::reader::{At, Reader};
 use crate::names;
 
@@ -157,9 +158,15 @@ fn user(reader: &mut Reader<'_>, at: &At<'_>, limits: &mut UserLimits) {
                     limits.listen_ports = ports;
                 }
             }
+            "allowed_peers" => {
+                if let Some(list) = peers::allowed(reader, &at) {
+                    limits.allowed_peers = Some(list);
+                }
+            }
             _ => {
                 let more = [
                     "clients",
+                    "allowed_peers",
                     "listen_ports",
                     "connects_per_second",
                     "requests_per_second",

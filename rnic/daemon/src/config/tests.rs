@@ -244,6 +244,98 @@ fn names_are_looked_up() {
     assert!(found[0].contains("named before"), "{found:?}");
 }
 
+fn allows(list: Option<&AllowList>, peer: &str) -> bool {
+    list.is_none_or(|list| list.contains(peer.parse().unwrap()))
+}
+
+#[test]
+fn allow_lists_are_of_interfaces_users_groups_and_listeners() {
+    let file = sound(
+        r#"
+        allowed_peers = ["198.18.0.0/15", "2001:db8::/32"]
+        [[interface]]
+        name = "eth0"
+        allowed_peers = []
+        [[interface]]
+        name = "eth1"
+        [limits.user]
+        allowed_peers = ["198.18.0.0/24"]
+        [user.4000000]
+        allowed_peers = ["198.18.1.7"]
+        [group.44]
+        clients = 1
+        [[listener]]
+        address = ":7471"
+        allowed_peers = ["198.18.2.0/24"]
+        [[listener]]
+        address = "[2001:db8::1]:7471"
+        allowed_peers = ["2001:db8::/64"]
+        "#,
+    );
+    let of_all = file.allowed_peers.as_ref();
+    assert!(allows(of_all, "198.19.0.1") && allows(of_all, "2001:db8:7::1"));
+    assert!(!allows(of_all, "203.0.113.1"));
+    let [eth0, eth1] = &file.interfaces[..] else {
+        panic!("{file:?}");
+    };
+    assert!(!allows(eth0.allowed_peers.as_ref(), "198.18.0.1"));
+    assert_eq!(eth1.allowed_peers, None);
+    let users = &file.limits.users;
+    let of = |credentials| users.of(credentials).allowed_peers.as_ref();
+    assert!(allows(of(SOMEBODY), "198.18.1.7") && !allows(of(SOMEBODY), "198.18.1.8"));
+    // What root and groups do not say is as for others.
+    let inherited = [of(ROOT), users.by_gid[&44].allowed_peers.as_ref()];
+    assert_eq!(inherited, [users.others.allowed_peers.as_ref(); 2]);
+    assert!(allows(of(ROOT), "198.18.0.9") && !allows(of(ROOT), "198.18.1.7"));
+    let listeners: Vec<_> = file.limits.listener_peers.iter().collect();
+    let named: Vec<_> = listeners
+        .iter()
+        .map(|one| format!("{}: {}", one.at, one.allowed))
+        .collect();
+    let told = [":7471: 198.18.2.0/24", "[2001:db8::1]:7471: 2001:db8::/64"];
+    assert_eq!(named, told);
+}
+
+#[test]
+fn faults_of_allow_lists_are_told_at_their_places() {
+    let network = "a network such as 198.18.7.0/24";
+    fault("allowed_peers = '198.18.0.0/15'", "1:17", &["a list"]);
+    fault(
+        "allowed_peers = ['::1', 'host']",
+        "1:25",
+        &["\"host\"", network],
+    );
+    fault("allowed_peers = ['198.18.0.0/33']", "1:18", &[network]);
+    let many = format!("allowed_peers = [{}]", "'::1', ".repeat(257));
+    fault(&many, "1:17", &["257 networks", "at most 256"]);
+    fault("[user.0]\nallowed_peers = [1]", "2:18", &["a string"]);
+    let listener = |lines: &str| format!("[[listener]]\n{lines}");
+    fault(
+        &listener("address = ':7471'"),
+        "1:1",
+        &["without its `allowed_peers`"],
+    );
+    fault(
+        &listener("allowed_peers = []"),
+        "1:1",
+        &["without its `address`"],
+    );
+    let wrong = listener("address = '0.0.0.0:7471'\nallowed_peers = []");
+    fault(&wrong, "2:11", &["or :7471 for every address"]);
+    fault(
+        &listener("address = ':1'\nallowed_peers = []\nport = 1"),
+        "4:1",
+        &["`port`", "address, allowed_peers"],
+    );
+    let one = listener("address = ':1'\nallowed_peers = []\n");
+    fault(&one.repeat(2), "4:1", &["listener :1 is named twice"]);
+    fault("listener = 1", "1:12", &["a list"]);
+    let many: String = (1..=257)
+        .map(|port| listener(&format!("address = ':{port}'\nallowed_peers = []\n")))
+        .collect();
+    fault(&many, "1:1", &["257 listeners", "at most 256"]);
+}
+
 #[test]
 fn the_sample_says_every_default() {
     let sample = include_str!("../../rnicd.toml");

@@ -26,6 +26,41 @@ fn an_interface_is_all_that_must_be_given() {
 }
 
 #[test]
+fn an_interface_has_its_own_allow_list_or_that_of_all() {
+    let file =
+        "allowed_peers = ['198.18.0.0/15']\n[[interface]]\nname = 'eth1'\nallowed_peers = []";
+    let given = Given {
+        interface: vec!["eth0".to_owned(), "eth1".to_owned()],
+        ..Given::default()
+    };
+    let settings = settle(given, file);
+    for device in &settings.devices {
+        let lists = &device.limits.interface_peers;
+        assert_eq!(lists["eth0"].to_string(), "198.18.0.0/15");
+        assert_eq!(lists["eth1"].to_string(), "nobody");
+    }
+    let checked = crate::check::Effective(&settings).to_string();
+    assert!(
+        checked.contains("allowed_peers          198.18.0.0/15\n"),
+        "{checked}"
+    );
+    assert!(
+        checked.contains("allowed_peers          nobody\n"),
+        "{checked}"
+    );
+    let loopback = Given {
+        loopback: true,
+        ..Given::default()
+    };
+    let file = config::parse(Path::new("t.toml"), "allowed_peers = []").unwrap();
+    let error = Settings::of(loopback, file).unwrap_err().to_string();
+    assert!(
+        error.contains("only interfaces have allowed_peers"),
+        "{error}"
+    );
+}
+
+#[test]
 fn everything_that_was_given_reaches_the_device() {
     let given = Given {
         link: LinkGiven {

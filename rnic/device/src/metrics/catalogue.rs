@@ -60,6 +60,15 @@ pub(super) const SHARD: &[Family] = &[
         ],
     ),
     one(
+        "rnic_peers_refused_total",
+        "Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it is.",
+        &[
+            (r#"list="interface""#, "peers_refused_interface"),
+            (r#"list="user""#, "peers_refused_user"),
+            (r#"list="listener""#, "peers_refused_listener"),
+        ],
+    ),
+    one(
         "rnic_connections_opened_total",
         "TCP connections begun, by who began them: this side (active) or the peer (passive).",
         &[

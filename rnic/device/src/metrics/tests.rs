@@ -142,6 +142,7 @@ fn every_counter_of_the_device_is_in_the_catalogue_and_no_other() {
         "refused_client_",
         "refused_user_",
         "refused_device_",
+        "refused_interface_",
         "steering_",
     ];
     for counter in &counted {

@@ -10,6 +10,7 @@ use rnic_prm::ListenGrant;
 
 use super::ClientSession;
 use crate::host::ports::{Reserved, Stamp};
+use crate::peers::RulesTurn;
 use crate::refuse;
 use crate::vlan::Route;
 
@@ -26,10 +27,13 @@ impl ClientSession {
     pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
         let scope = self.core().home(local.ip())?;
         let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
-        match self.add_listener(&grant, local, scope) {
+        // Until the PRM knows of the listener, other rules would not be for it.
+        let turn = self.core().rules_turn();
+        match self.add_listener(&grant, local, scope, &turn) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
+                drop(turn);
                 log::info!("client {}: listening at {local}", self.id());
                 Ok(Response::Listening { listener, local })
             }
@@ -45,6 +49,7 @@ impl ClientSession {
         grant: &ListenGrant,
         local: SocketAddr,
         scope: u32,
+        turn: &RulesTurn<'_>,
     ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
         let reserved = core.ports.listen(local, scope)?;
@@ -58,6 +63,7 @@ impl ClientSession {
             listener: *grant.listener(),
             local,
             backlog: *grant.backlog(),
+            peers: core.listener_rules(turn, self.id(), local),
         });
         self.finish_reservation(reserved, listened)?;
         Ok(local)
@@ -94,7 +100,7 @@ impl ClientSession {
             path,
             internal_link,
             scope,
-        } = core.way(wanted.remote.ip(), wanted.local, patience)?;
+        } = core.allowed_way(self.id(), wanted.remote.ip(), wanted.local, patience)?;
         let reserved = core
             .ports
             .connect(SocketAddr::new(local, local_port), scope)?;

@@ -7,6 +7,7 @@ mod inspect;
 mod lifetimes;
 mod listening;
 mod memory;
+mod peers;
 mod queues;
 mod remote;
 mod users;

@@ -3,7 +3,7 @@
 //! - commands ([`control`]);
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
 //!   [`peer_timeout`] and [`deadlines`]);
-//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]);
+//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - snapshots for operators ([`inspect`]).
 
@@ -20,6 +20,7 @@ pub(super) mod modify;
 pub(super) mod mpa_options;
 pub(super) mod news;
 pub(super) mod path;
+pub(super) mod peer_rules;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
 pub(super) mod startup;
@@ -32,6 +33,7 @@ use std::net::SocketAddr;
 
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_ipc::ring::DoorbellConsumer;
+use rnic_net::PeerRules;
 use userspace_tcp::{ConnId, Event as TcpEvent};
 
 use super::config::ShardLimits;
@@ -41,7 +43,11 @@ use crate::idmap::IdMap;
 use backlog::Backlog;
 use deadlines::Deadlines;
 use guesses::Guesses;
+use peer_rules::RefusedPeers;
 use unowned::Unowned;
+
+/// Events that are told without asking for memory, if their owner looks after each poll.
+const EVENTS: usize = 64;
 
 /// What control keeps.
 #[derive(Debug)]
@@ -57,6 +63,8 @@ pub(super) struct Ctl {
     pub events: VecDeque<ShardEvent>,
     /// Peers that try STags.
     guesses: Guesses,
+    /// Peers that may not connect.
+    refused_peers: RefusedPeers,
     /// Connections that only their peers have.
     unowned: Unowned,
     /// From the command to connect to RDMA mode.
@@ -80,6 +88,7 @@ pub(super) struct Listener {
     client: ClientId,
     local: SocketAddr,
     backlog: Backlog,
+    peers: PeerRules,
 }
 
 impl Ctl {
@@ -91,8 +100,9 @@ impl Ctl {
             requests: IdMap::default(),
             next_request: 0,
             deadlines: Deadlines::new(limits.connections),
-            events: VecDeque::new(),
+            events: VecDeque::with_capacity(EVENTS),
             guesses: Guesses::new(),
+            refused_peers: RefusedPeers::default(),
             unowned: Unowned::new(limits.connections),
             connect_times: Histogram::default(),
             endings: VecDeque::new(),

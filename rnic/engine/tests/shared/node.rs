@@ -16,7 +16,7 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::Completion;
-use rnic_net::{Path, PathDefaults};
+use rnic_net::{Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, DevicePort, FramePool, InternalPort, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;
@@ -166,6 +166,7 @@ impl Node {
             listener: ListenerId(1),
             local,
             backlog: 16,
+            peers: PeerRules::default(),
         });
     }
 

@@ -285,6 +285,7 @@ impl Simulation {
             | ShardEvent::Released { .. }
             | ShardEvent::PathDoubtful { .. } => {}
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
+            refused @ ShardEvent::PeerRefused { .. } => panic!("node {node}: {refused:?}"),
         }
     }
 

@@ -78,6 +78,14 @@ pub fn counted<R>(watching: bool, act: impl FnOnce() -> R) -> R {
     result
 }
 
+/// How often `act` asks the heap for memory.
+pub fn allocations_of(act: impl FnOnce()) -> u64 {
+    COUNT.set(0);
+    WHERE.take();
+    counted(true, act);
+    COUNT.get()
+}
+
 /// Work between two hosts, always as much under way.
 struct Steady {
     world: World,

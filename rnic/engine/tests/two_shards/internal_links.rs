@@ -10,7 +10,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{IcmpReport, Path, PathDefaults, Payload, VlanId};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, VlanId};
 use rnic_xsk::{ChunkSize, FramePool, InternalPort, Port, Umem};
 use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, SeqNum, TcpHeader};
 
@@ -396,4 +396,13 @@ fn a_shard_that_does_not_run_holds_up_nothing_but_its_own_connections() {
     assert_eq!(host.outside[0].came(), 1, "no answer to a stranger");
     // And when the other runs again, all arrives.
     assert!(host.run_until(PATIENCE, |host| host.sides[0].completion(7).is_some()));
+}
+
+#[test]
+fn allow_lists_of_peers_are_not_for_the_other_interface_of_the_host() {
+    let mut host = Host::v4();
+    let nobody = AllowList::new(Vec::new()).unwrap();
+    host.sides[1].peers.add(ListOwner::Interface, nobody);
+    host.connect();
+    assert_eq!(host.sides[1].counter("peers_refused_interface"), 0);
 }

@@ -11,7 +11,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{IcmpReport, Path, PathDefaults, Payload};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, TcpHeader};
@@ -550,4 +550,15 @@ fn a_loopback_flow_and_one_over_a_link_keep_each_other_from_nothing() {
         assert!(placed > 0, "the loopback waits for the link");
         assert!(placed < 4 << 20, "a poll is bounded: {placed} bytes");
     }
+}
+
+#[test]
+fn allow_lists_of_peers_are_not_for_programs_of_the_host_itself() {
+    let mut host = Host::beside_a_link();
+    host.side
+        .peers
+        .add(ListOwner::Interface, AllowList::new(Vec::new()).unwrap());
+    host.listen();
+    host.connect(MpaOptions::default(), MpaOptions::default());
+    assert_eq!(host.side.counter("peers_refused_interface"), 0);
 }

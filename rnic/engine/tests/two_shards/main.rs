@@ -27,6 +27,7 @@ mod markers;
 mod overflow;
 mod packets;
 mod path_moves;
+mod peer_rules;
 mod peer_timeout;
 mod predicted_headers;
 #[path = "../shared/random.rs"]

@@ -395,11 +395,31 @@ impl Duel {
         self.pump();
     }
 
-    /// Lets the side poll once, with a SYN of the peer's in its ring: how often it looks at the clock.
-    pub fn looks_at_the_clock_for_a_syn(&mut self) -> u32 {
+    /// One more connection of the peer's, from there, that may not come about; whether it did.
+    pub fn try_connect_from(&mut self, address: &str) -> bool {
+        self.begin_from(address);
+        self.pump();
+        self.peer.events.contains(&Event::Established)
+    }
+
+    /// Its SYN alone is in the side's ring.
+    pub fn begin_from(&mut self, address: &str) {
+        self.peer.address = address.parse().unwrap();
+        self.peer.events.clear();
         connect(&mut self.peer, self.side.address, self.now);
         let syn = self.peer.frames(self.now);
         self.give(&syn);
+    }
+
+    /// The side works and the peer takes what it sends; what the peer answers is kept back.
+    pub fn keep_answer_back(&mut self) -> Vec<Vec<u8>> {
+        self.side_works();
+        self.peer.frames(self.now)
+    }
+
+    /// Lets the side poll once, with a SYN of the peer's in its ring: how often it looks at the clock.
+    pub fn looks_at_the_clock_for_a_syn(&mut self) -> u32 {
+        self.begin_from(PEER);
         let (looks, now) = (Cell::new(0), self.now);
         self.side.shard.poll_by(|| {
             looks.set(looks.get() + 1);

@@ -16,7 +16,7 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
-use rnic_net::Path;
+use rnic_net::{Path, PeerRules};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Port, Umem};
 use userspace_tcp::Instant;
@@ -58,6 +58,8 @@ pub struct Side<P: Port = MemoryPort> {
     next_qp: u32,
     /// What its next connections go over, if not its interface.
     pub internal_link: Option<usize>,
+    /// Which peers its next listeners take.
+    pub peers: PeerRules,
 }
 
 /// Places of the rings that a client's queue pairs share.
@@ -209,6 +211,7 @@ impl<P: Port> Side<P> {
             completions: Vec::new(),
             next_qp: 0,
             internal_link: None,
+            peers: PeerRules::default(),
         };
         let all = Access {
             local_write: true,
@@ -293,12 +296,14 @@ impl<P: Port> Side<P> {
     }
 
     pub fn listen(&mut self, backlog: u32, now: Instant) {
+        let peers = self.peers.clone();
         let local = self.address;
         let command = Command::Listen {
             client: CLIENT,
             listener: LISTENER,
             local,
             backlog,
+            peers,
         };
         self.shard.execute(command, now).unwrap();
     }

@@ -6,6 +6,7 @@ mod inspect;
 mod isolation;
 mod lifetimes;
 mod limits;
+mod peers;
 mod reconfigure;
 mod shared;
 mod users;

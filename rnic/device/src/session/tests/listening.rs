@@ -75,7 +75,12 @@ fn a_closed_listeners_port_is_free_again() {
     }
 }
 
-fn connect(session: &ClientSession, qp: QpNum, remote: &str, local: Option<&str>) -> Reply {
+pub(super) fn connect(
+    session: &ClientSession,
+    qp: QpNum,
+    remote: &str,
+    local: Option<&str>,
+) -> Reply {
     connect_from(session, qp, remote, (local, 0))
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpAttributes};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
-use rnic_net::{Path, ReassemblyCounters};
+use rnic_net::{Path, PeerRules, ReassemblyCounters};
 use rnic_proto::TaggedOffset;
 use rnic_proto::mpa::startup::{Initiator, ResponderOptions};
 use rnic_xsk::Port;
@@ -133,9 +133,11 @@ impl Ctl {
                 listener,
                 local,
                 backlog,
+                peers,
             } => {
-                self.listen(dp, client, listener, local, backlog)?;
+                self.listen(dp, client, (listener, local, peers), backlog)?;
             }
+            Command::SetPeerRules { listener, peers } => self.set_peer_rules(listener, peers)?,
             Command::Unlisten { listener } => self.unlisten(dp, tx, listener)?,
             Command::Connect {
                 qp,
@@ -250,8 +252,7 @@ impl Ctl {
         &mut self,
         dp: &mut Datapath<P>,
         client: ClientId,
-        listener: ListenerId,
-        local: SocketAddr,
+        (listener, local, peers): (ListenerId, SocketAddr, PeerRules),
         backlog: u32,
     ) -> Result<(), CommandError> {
         limit(
@@ -274,6 +275,7 @@ impl Ctl {
                 client,
                 local,
                 backlog: Backlog::new(backlog),
+                peers,
             },
         );
         Ok(())

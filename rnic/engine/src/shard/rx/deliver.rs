@@ -72,8 +72,16 @@ impl Delivery {
             return frames.for_each(|frame| context.dp.frames.pool.free(frame));
         }
         let several = frags.len() > gro::frags_of_first(frags);
-        if let (Some(id), Some(first), false) = (id, frags.front(), predicted) {
-            context.dp.learn(id, &head, first, several);
+        // Predicted headers are of a connection.
+        if !predicted {
+            let ctl = &mut *context.ctl;
+            if may_begin(id, &head) && ctl.refuses_peer(context.dp, &head.tuple, head.port) {
+                let frames = frags.drain(..).map(|frag| frag.frame);
+                return frames.for_each(|frame| context.dp.frames.pool.free(frame));
+            }
+            if let (Some(id), Some(first)) = (id, frags.front()) {
+                context.dp.learn(id, &head, first, several);
+            }
         }
         let all = frags.len();
         if let Some(id) = id
@@ -309,6 +317,13 @@ impl<P: Port> Datapath<P> {
             None => head.port == LOOPBACK || head.tuple.local.addr != head.tuple.remote.addr,
         }
     }
+}
+
+/// Whether a segment may begin a connection: it is of none, as a SYN and the ACK that brings back a SYN cookie
+/// are, or a SYN for one in TIME-WAIT.
+fn may_begin(id: Option<ConnId>, head: &Head) -> bool {
+    let flags = head.header.flags;
+    id.is_none() || flags.syn() && !flags.ack()
 }
 
 /// The segments of the first `count` fragments as one, and whether some segment has several fragments.

@@ -1,0 +1,71 @@
+//! Lines for peers and clients that are refused: who, at what, and why. They have a target of their own, so
+//! that operators find them. The shard bounds those of peers, and the daemon's log those of each kind.
+
+use std::net::SocketAddr;
+
+use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::id::{ClientId, ListenerId};
+use rnic_net::ListOwner;
+
+use crate::client::Client;
+use crate::core::Core;
+
+/// The target of the lines.
+pub const TARGET: &str = "audit";
+
+/// A peer that wanted to connect and was not allowed to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusedPeer {
+    /// Whose listener.
+    pub(crate) client: ClientId,
+    pub(crate) listener: ListenerId,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) list: ListOwner,
+    /// Others since the last one that was told.
+    pub(crate) untold: u64,
+}
+
+impl Core {
+    pub(crate) fn log_refused_peer(&self, refused: &RefusedPeer) {
+        let RefusedPeer {
+            client,
+            listener,
+            local,
+            remote,
+            list,
+            untold,
+        } = refused;
+        let who = self.client(*client).map(|client| client.credentials);
+        let whose = match (list, who) {
+            (ListOwner::Interface, _) => format!("interface {}", self.config.interface),
+            (ListOwner::User, Some(who)) => format!("user {}", who.uid),
+            // It is gone meanwhile.
+            (ListOwner::User, None) => "its user".to_owned(),
+            (ListOwner::Listener, _) => "[[listener]]".to_owned(),
+        };
+        let who = who.map(|who| format!(" ({who})")).unwrap_or_default();
+        let more = match untold {
+            0 => String::new(),
+            untold => format!("; {untold} more segments were dropped before"),
+        };
+        log::warn!(
+            target: TARGET,
+            "peer {remote} is refused at {local}, listener {listener} of client {client}{who}: not in \
+             allowed_peers of {whose}{more}"
+        );
+    }
+}
+
+/// A request of a client was refused: one that it has no right to make is told.
+pub(crate) fn log_refusal(client: &Client, refusal: &Refusal) {
+    let Client {
+        id, credentials, ..
+    } = client;
+    match refusal.code {
+        RefusalCode::NotPermitted => {
+            log::warn!(target: TARGET, "client {id} ({credentials}) is refused: {refusal}");
+        }
+        _ => log::debug!("client {id}: refused: {refusal}"),
+    }
+}
