@@ -1,13 +1,14 @@
 //! The socket file and the configuration say who may be a client and what each user may have.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use rnic::{Context, Error};
+use rnic::{Context, Error, Listener, RefusalCode};
 use rnic_ipc::transport::ChannelListener;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::user::run_as;
-use rnic_tests::{binary, tool};
+use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
 /// `nobody` of most systems; any user that is not root does.
@@ -84,6 +85,24 @@ fn a_user_over_its_limit_is_told_which_and_root_is_not_touched() {
     assert_eq!(daemon.counter("refused_user_clients"), 1);
     let at = host.address(Family::V4, PORT);
     let _root = tool::server(&daemon, "rnic-ping", at, &[]);
+}
+
+#[test]
+fn a_port_that_is_not_the_users_is_refused_as_the_kernel_does_and_logged() {
+    let (_lab, daemon, host) = daemon("user-port", "socket_mode = \"0666\"");
+    let nobody = connect(&daemon).unwrap();
+    let refused = Listener::bind(&nobody, host.address(Family::V4, 80), 1);
+    match refused.unwrap_err() {
+        Error::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}"),
+        other => panic!("{other}"),
+    }
+    let told = format!("uid {NOBODY} gid {NOBODY}) is refused: port 80 asked");
+    wait::until(&told, Duration::from_secs(20), || {
+        let log = daemon.log();
+        let mut lines = log.lines();
+        lines.find(|line| line.starts_with("[WARN audit] client ") && line.contains(&told))?;
+        Some(())
+    });
 }
 
 #[test]

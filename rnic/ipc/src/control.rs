@@ -390,7 +390,7 @@ pub enum RefusalCode {
     Host,
     /// The RNIC is shutting down.
     ShuttingDown,
-    /// Only an administrator may ask this, or an allow-list does not have the peer.
+    /// Only an administrator may ask this; an allow-list does not have the peer; the port is not the user's.
     NotPermitted,
     /// The session is over: memory that the client shared could not be accessed any more.
     MemoryFault,

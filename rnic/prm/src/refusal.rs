@@ -147,6 +147,14 @@ pub(crate) fn not_permitted(who: &Credentials, group: Option<u32>) -> Refusal {
     }
 }
 
+/// Something that is not this client's user's to have, however much is free.
+pub(crate) fn not_allowed(message: String) -> Refusal {
+    Refusal {
+        code: RefusalCode::NotPermitted,
+        message,
+    }
+}
+
 pub(crate) fn malformed(message: impl Into<String>) -> Refusal {
     Refusal {
         code: RefusalCode::Malformed,

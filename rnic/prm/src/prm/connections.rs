@@ -22,7 +22,7 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `Malformed` for a backlog of 0; `Limit`, also for a port that is not the user's to listen at.
+    /// `Malformed` for a backlog of 0; `Limit`; `NotPermitted` for a port that is not the user's to listen at.
     pub fn listen(
         &mut self,
         client: ClientId,
@@ -50,7 +50,7 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `Limit` when the port is not the user's to listen at.
+    /// `NotPermitted` when the port is not the user's to listen at.
     pub fn may_listen_at(&mut self, grant: &ListenGrant, port: u16) -> Result<(), Refusal> {
         self.check_port(grant.client, port)
     }

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::control::Refusal;
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_net::{ListOwner, PeerRules};
 
 use super::Prm;
+use crate::refusal;
 use crate::refused::Single;
 use crate::table::Phase;
 
@@ -59,13 +60,10 @@ impl Prm {
             Some(ListOwner::Listener) | None => return Ok(()),
         };
         self.refused.count(counter);
-        Err(Refusal {
-            code: RefusalCode::NotPermitted,
-            message: format!(
-                "a connection to {remote} asked, but {whose}'s allowed_peers does not have that address: ask for \
-                 another peer, or have its network added to the list"
-            ),
-        })
+        Err(refusal::not_allowed(format!(
+            "a connection to {remote} asked, but {whose}'s allowed_peers does not have that address: ask for \
+             another peer, or have its network added to the list"
+        )))
     }
 
     /// The listeners that the shards have.

@@ -67,7 +67,7 @@ impl Prm {
     ///
     /// # Errors
     ///
-    /// `UnknownObject`; `Limit` when the user connects too often, or may not name that port.
+    /// `UnknownObject`; `Limit` when the user connects too often; `NotPermitted` when it may not name that port.
     pub fn connect(
         &mut self,
         client: ClientId,
@@ -121,7 +121,7 @@ impl Prm {
             credentials.uid
         );
         self.refused.count(Single::ListenPorts);
-        Err(refusal::limit(message))
+        Err(refusal::not_allowed(message))
     }
 
     /// One of the user's clients is gone. A user without clients is forgotten as soon as its last connections

@@ -78,11 +78,15 @@ fn ports_and_connections_are_bounded_by_user() {
     let (us, them) = (bench.client(), bench.client_of(THEM));
     // Port 0 is the kernel's choice, and that is not 7.
     for local in [LOCALHOST, "127.0.0.1:20000"] {
-        assert_eq!(listen(&us, local), Err(RefusalCode::Limit), "{local}");
+        assert_eq!(
+            listen(&us, local),
+            Err(RefusalCode::NotPermitted),
+            "{local}"
+        );
     }
     assert_eq!(bench.level("device_ports"), 0, "a refused port stays taken");
     listen(&them, LOCALHOST).unwrap();
-    assert_eq!(listen(&them, "127.0.0.1:7"), Err(RefusalCode::Limit));
+    assert_eq!(listen(&them, "127.0.0.1:7"), Err(RefusalCode::NotPermitted));
 
     let connect = |session: &ClientSession| {
         let qp = qp(session, pd(session), cq(session));

@@ -23,8 +23,17 @@ fn of_user(limits: UserLimits) -> Prm {
 
 #[track_caller]
 fn names(result: Result<impl std::fmt::Debug, Refusal>, words: &[&str]) {
+    names_as(RefusalCode::Limit, result, words);
+}
+
+/// A refusal with this code, of what the user may not have at all.
+fn names_port(result: Result<impl std::fmt::Debug, Refusal>, words: &[&str]) {
+    names_as(RefusalCode::NotPermitted, result, words);
+}
+
+fn names_as(code: RefusalCode, result: Result<impl std::fmt::Debug, Refusal>, words: &[&str]) {
     let refusal = result.unwrap_err();
-    assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
+    assert_eq!(refusal.code, code, "{refusal}");
     for word in words {
         assert!(refusal.message.contains(word), "no {word} in: {refusal}");
     }
@@ -129,11 +138,11 @@ fn a_user_listens_at_its_ports_only() {
     }
     for port in [1, 18514, 18517, 65535] {
         let more = prm.listen(us, port, 1);
-        names(more, &["listen_ports", "18515-18516, 20000", "user 1000"]);
+        names_port(more, &["listen_ports", "18515-18516, 20000", "user 1000"]);
     }
     // The port that the kernel chose.
     let grant = prm.listen(us, 0, 1).unwrap();
-    names(prm.may_listen_at(&grant, 40000), &["listen_ports", "40000"]);
+    names_port(prm.may_listen_at(&grant, 40000), &["listen_ports", "40000"]);
     prm.may_listen_at(&grant, 18515).unwrap();
     prm.listen_failed(grant);
     assert_eq!(count(&prm, "refused_user_listen_ports"), 5);
@@ -151,14 +160,14 @@ fn a_user_connects_from_its_ports_only_when_it_names_one() {
         let _use = prm.connect(us.client, us.qp, port, now).unwrap();
     }
     let more = prm.connect(us.client, us.qp, 18517, now);
-    names(more, &["listen_ports", "7471, 18515-18516", "18517"]);
+    names_port(more, &["listen_ports", "7471, 18515-18516", "18517"]);
 }
 
 #[test]
 fn the_superusers_ports_are_the_superusers() {
     let mut prm = prm();
     let us = client(&mut prm);
-    names(prm.listen(us, 1023, 1), &["listen_ports", "1024-65535"]);
+    names_port(prm.listen(us, 1023, 1), &["listen_ports", "1024-65535"]);
     let _grant = prm.listen(us, 1024, 1).unwrap();
     let root = Credentials {
         uid: 0,
