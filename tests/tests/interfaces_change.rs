@@ -102,6 +102,105 @@ fn write(file: &PathBuf, interfaces: &[&str], lines: &str) {
     std::fs::write(file, text).expect("the directory is ours");
 }
 
+/// What a daemon has of the kernel.
+#[derive(Debug)]
+struct Held {
+    threads: usize,
+    files: usize,
+    mappings: usize,
+}
+
+impl Held {
+    fn by(daemon: &Daemon) -> Self {
+        Self {
+            threads: daemon.threads(),
+            files: daemon.open_files(),
+            mappings: daemon.shared_mappings(),
+        }
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        self.threads <= other.threads
+            && self.files <= other.files
+            && self.mappings <= other.mappings
+    }
+}
+
+#[test]
+fn flaps_mtu_changes_deletions_and_reloads_under_load_end_and_leak_nothing_else() {
+    let bench = Bench::new("changes", &FORKS);
+    let ends = [
+        (&bench.near, FORKS[1], 1),
+        (&bench.far_hosts[1], INTERFACE, 2),
+    ];
+    let cable = |mtu: &str| {
+        let far = bench.far_hosts[1].namespace.name();
+        let near_end = ["link", "add", FORKS[1], "mtu", mtu, "type", "veth"];
+        let far_end = ["peer", "name", INTERFACE, "mtu", mtu, "netns", far];
+        bench.near.namespace.ip(&[&near_end[..], &far_end].concat());
+        for (host, name, number) in ends {
+            let address = format!("198.18.2.{number}/24");
+            host.namespace
+                .ip(&["address", "add", &address, "dev", name]);
+            host.namespace.ip(&["link", "set", "dev", name, "up"]);
+        }
+    };
+    let (mut steady, _server) = bench.traffic(0, "3600");
+    let (mut shaken, _other) = bench.traffic(1, "3600");
+    let held = Held::by(&bench.daemon);
+    let set = |words: &[&str]| {
+        let link = ["link", "set", "dev", FORKS[1]];
+        bench.near.namespace.ip(&[&link, words].concat());
+    };
+    let pause = |millis| std::thread::sleep(Duration::from_millis(millis));
+    for _ in 0..50 {
+        set(&["down"]);
+        pause(50);
+        set(&["up"]);
+        pause(200);
+    }
+    for round in 0..20 {
+        set(&["mtu", if round % 2 == 0 { "1400" } else { "1500" }]);
+        pause(100);
+    }
+    for round in 0..100 {
+        write(
+            &bench.file,
+            &FORKS,
+            &format!("[limits.user]\nclients = {}", 40 + round % 2),
+        );
+        let _ = bench.rnicctl(&["reload"]).run().success();
+    }
+    let before = shaken.stderr();
+    wait::until("the shaken connection goes on", LIMIT, || {
+        (shaken.stderr() != before).then_some(())
+    });
+    assert!(shaken.running(), "{}", shaken.stderr());
+    let _ = shaken.terminate();
+
+    for round in 0..20 {
+        bench
+            .near
+            .namespace
+            .ip(&["link", "delete", "dev", FORKS[1]]);
+        cable(if round % 2 == 0 { "9000" } else { "1500" });
+        let words = format!("interface {}: XDP in", FORKS[1]);
+        bench.logged(&words, round + 2);
+    }
+    let before = steady.stderr();
+    wait::until("the other connection goes on", LIMIT, || {
+        (steady.stderr() != before).then_some(())
+    });
+    assert!(steady.running(), "{}", steady.stderr());
+    let now = wait::until("what the daemon holds", LIMIT, || {
+        let now = Held::by(&bench.daemon);
+        now.is_within(&held).then_some(now)
+    });
+    assert!(now.is_within(&held), "{now:?} after {held:?}");
+    let _ = steady.terminate();
+    let _ = bench.daemon.stop();
+}
+
 #[test]
 fn a_reload_adds_interfaces_and_takes_them_away_and_others_go_on() {
     let bench = Bench::new("reload-interfaces", &[FORKS[0]]);
