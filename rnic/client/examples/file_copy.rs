@@ -27,7 +27,7 @@ mod common {
     pub mod open;
 }
 use common::fnv::Fnv;
-use common::open::{Failure, arguments, local, open, server, succeeded};
+use common::open::{Failure, arguments, local, open, server};
 
 /// Chunks that may be under way.
 const CHUNKS: usize = 16;
@@ -190,7 +190,7 @@ impl End {
     /// The peer's next Immediate Data.
     async fn word(&self) -> Result<u64, Failure> {
         loop {
-            let done = succeeded(self.cq.next().await?)?;
+            let done = self.cq.next().await?.ok()?;
             if done.opcode == WrOpcode::Recv {
                 return Ok(done.immediate.ok_or("the peer sent bytes instead")?);
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rnic::{
     Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Driving, Listener,
-    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, WcStatus, WorkCompletion, WorkRequest,
+    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, WorkCompletion, WorkRequest,
 };
 
 /// Any error; `Send`, so that threads can hand it on.
@@ -115,9 +115,7 @@ impl End {
     fn next(&self) -> Result<(), Failure> {
         let mut done = [WorkCompletion::default()];
         while self.cq.poll(&mut done)? == 0 {}
-        match done[0].status {
-            WcStatus::Success => Ok(()),
-            status => Err(format!("{status:?}").into()),
-        }
+        done[0].ok()?;
+        Ok(())
     }
 }

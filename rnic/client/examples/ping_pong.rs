@@ -17,7 +17,7 @@ use rnic::{
 mod common {
     pub mod open;
 }
-use common::open::{Failure, arguments, local, open, server, succeeded};
+use common::open::{Failure, arguments, local, open, server};
 
 const ROUNDS: u64 = 1000;
 const BYTES: usize = 64;
@@ -119,7 +119,7 @@ impl End {
                 self.cq.wait(PATIENCE)?;
                 continue;
             }
-            if succeeded(done[0])?.opcode == opcode {
+            if done[0].ok()?.opcode == opcode {
                 return Ok(());
             }
         }

@@ -14,10 +14,17 @@ use rnic_ipc::work::{
 };
 use rustix::event::{PollFd, PollFlags};
 
+mod claims;
+mod failed;
 mod rings;
+
+pub use failed::WorkError;
+
+pub(crate) use claims::Claim;
 
 use rings::Rings;
 
+use crate::block_on::block_on_until;
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
@@ -69,6 +76,33 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
+    /// The completion when the work succeeded, and otherwise an error that says what failed and how.
+    ///
+    /// ```no_run
+    /// # fn next(cq: &rnic::CompletionQueue) -> Result<(), rnic::Error> {
+    /// let mut done = [rnic::WorkCompletion::default(); 16];
+    /// let count = cq.poll(&mut done)?;
+    /// for done in &done[..count] {
+    ///     let bytes = done.ok()?.byte_len;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WorkError`].
+    pub fn ok(self) -> Result<Self, WorkError> {
+        match self.status {
+            WcStatus::Success => Ok(self),
+            status => Err(WorkError {
+                wr_id: self.wr_id,
+                qp: self.qp,
+                opcode: self.opcode,
+                status,
+            }),
+        }
+    }
+
     fn decode(raw: &Completion) -> Result<Self, Error> {
         let (Some(status), Some(opcode)) =
             (WcStatus::from_u8(raw.status), WrOpcode::from_u8(raw.opcode))
@@ -94,6 +128,12 @@ impl WorkCompletion {
 ///
 /// It must be at least as deep as all the work that may be outstanding on its queue pairs; if it
 /// overflows, they go to Error and it can't be used any more.
+///
+/// Calls that wait for their own completions, such as [`crate::QueuePair::write`], may share it with a
+/// program that polls it or waits by this crate's calls. Each gets its own, whichever call takes them out of
+/// the ring. While only such calls look, completions are kept for polling: as many as the queue has entries.
+/// But these calls take wake-ups off the descriptor, so a program that watches [`Self::fd`] itself should
+/// have another queue for them.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue {
     inner: Arc<CqInner>,
@@ -354,6 +394,13 @@ impl CompletionQueue {
                 return Ok(());
             }
             self.look_for_trouble()?;
+            // A call that waits for its own completion may take this thread's wake-up off the descriptor.
+            if self.inner.rings.lock().claims.were_made() {
+                return match block_on_until(self.readable(), deadline) {
+                    Some(readable) => readable,
+                    None => Err(deadline.missed("a completion")),
+                };
+            }
             let left = deadline
                 .left()
                 .ok_or_else(|| deadline.missed("a completion"))?;
@@ -371,14 +418,75 @@ impl CompletionQueue {
         Ok(!self.is_empty() && self.inner.rings.lock().available()?)
     }
 
+    /// Claims the completion of work of a queue pair, under the number in the claim: polling won't find it,
+    /// [`Self::take_claimed`] does.
+    pub(crate) fn claim(&self, qp: QpNum) -> Claim {
+        self.inner.rings.lock().claims.make(qp)
+    }
+
+    /// The claimed work was not posted.
+    pub(crate) fn withdraw(&self, claim: Claim) {
+        self.inner.rings.lock().claims.withdraw(claim);
+    }
+
+    /// Nobody waits for the claimed completion any more.
+    pub(crate) fn abandon(&self, claim: Claim) {
+        self.inner.rings.lock().claims.abandon(claim);
+    }
+
+    /// Ends the claims of a queue pair that is gone.
+    pub(crate) fn forget_claims(&self, qp: QpNum) {
+        let mut rings = self.inner.rings.lock();
+        if rings.claims.are_of(qp) {
+            // A fault is found again by the next call that looks.
+            let _ = rings.sort();
+            rings.claims.forget(qp);
+        }
+    }
+
+    /// The completion that was claimed, if it has come. Never blocks.
+    ///
+    /// # Errors
+    /// [`Error::CqOverflow`] when it can't be reached, because nobody polls the queue's other completions.
+    pub(crate) fn take_claimed(&self, claim: Claim) -> Result<Option<WorkCompletion>, Error> {
+        self.leave_to_parent()?;
+        let mut rings = self.inner.rings.lock();
+        let reached = rings.sort()?;
+        match rings.claims.take(claim) {
+            Some(raw) => Ok(Some(WorkCompletion::decode(&raw)?)),
+            None if !reached => Err(Error::CqOverflow),
+            None => Ok(None),
+        }
+    }
+
+    /// How long waits for completions have taken.
+    pub(crate) fn spin(&self) -> &Spin {
+        &self.inner.spin
+    }
+
+    /// Whether something is kept for calls that wait for their own completions, or because of them.
+    #[cfg(test)]
+    pub(crate) fn has_claims(&self) -> bool {
+        !self.inner.rings.lock().claims.are_none()
+    }
+
     /// What a resize holds.
     #[cfg(test)]
     pub(crate) fn hold_rings(&self) -> impl Sized + '_ {
         self.inner.rings.lock()
     }
 
-    /// Finds out whether the CQ overflowed or the daemon is gone.
+    /// Fails when the CQ overflowed or the daemon is gone, and nothing is left to be polled.
     pub(crate) fn look_for_trouble(&self) -> Result<(), Error> {
+        match self.trouble() {
+            // Completions that were put before the trouble are still to be taken.
+            Some(trouble) if !self.has_completions()? => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the CQ overflowed or the daemon is gone.
+    pub(crate) fn trouble(&self) -> Option<Error> {
         let context = &self.inner.context;
         // The boxes are not held when the rings are asked: a resize holds the rings while it asks the daemon,
         // and looks into the boxes when that is gone.
@@ -390,14 +498,9 @@ impl CompletionQueue {
         if gone.is_some() {
             context.set_gone();
         }
-        let trouble = match failed {
+        match failed {
             true => Some(Error::CqOverflow),
             false => gone,
-        };
-        // Completions that were put before the trouble are still to be taken.
-        match trouble {
-            Some(trouble) if !self.has_completions()? => Err(trouble),
-            _ => Ok(()),
         }
     }
 }

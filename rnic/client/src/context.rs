@@ -23,7 +23,7 @@ use crate::wait::{Deadline, LOOK_ROUND, lock, poll};
 const DOORBELL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long one sleep is when this process must drive the engine itself.
-const INLINE_NAP: Duration = Duration::from_micros(50);
+pub(crate) const INLINE_NAP: Duration = Duration::from_micros(50);
 
 /// A client's way to one RNIC: to one device, which has one interface. Clones are the same client.
 ///

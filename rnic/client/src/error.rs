@@ -9,6 +9,8 @@ use rnic_ipc::shm::{OutOfBounds, ShmError};
 use rnic_ipc::transport::TransportError;
 use rustix::io::Errno;
 
+use crate::completion::WorkError;
+
 /// Any error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -111,7 +113,8 @@ pub enum Error {
     #[error("this queue pair's receives come from a shared receive queue: post them there")]
     SharedReceives,
     /// The completion queue overflowed; its queue pairs are in Error. Make it deeper than all work
-    /// that may be outstanding.
+    /// that may be outstanding. Or a call waits for its own completion ([`crate::Outstanding`]), while as many
+    /// others as the queue has entries are left to be polled.
     #[error(
         "the completion queue overflowed: make it at least as deep as all work outstanding on its \
          queue pairs"
@@ -131,6 +134,9 @@ pub enum Error {
     /// domains.
     #[error("the region is of another protection domain: make both in one")]
     WrongPd,
+    /// Work that completed, but not with success.
+    #[error(transparent)]
+    Work(#[from] WorkError),
     /// Shared memory could not be made or mapped.
     #[error("shared memory: {0}")]
     Memory(#[from] ShmError),

@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::task::Poll;
 
 use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::error::Error;
@@ -14,6 +13,7 @@ use crate::events::Established;
 use crate::listener::{AcceptOptions, ConnectionRequest, Listener};
 use crate::queue_pair::{ConnectOptions, QueuePair, judge_end};
 use crate::shared::SharedReceiveQueue;
+use crate::watcher::Watcher;
 
 impl CompletionQueue {
     /// Waits, as a future, until there is a completion to poll.
@@ -21,27 +21,8 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::CqOverflow`], [`Error::DaemonGone`].
     pub async fn readable(&self) -> Result<(), Error> {
-        let context = self.context();
-        let place = self.watch()?.place();
-        // An overflow and the daemon's end are told on the event socket.
-        let trouble = context.events().watch()?.place();
-        poll_fn(|task| {
-            context.drive();
-            if self.has_completions()? {
-                return Poll::Ready(Ok(()));
-            }
-            place.take(task.waker());
-            trouble.take(task.waker());
-            self.arm_for(&place);
-            // What came between the first look and the arming.
-            if self.has_completions()? {
-                return Poll::Ready(Ok(()));
-            }
-            self.look_for_trouble()?;
-            context.come_back(task);
-            Poll::Pending
-        })
-        .await
+        let mut watcher = Watcher::of(self);
+        poll_fn(|task| watcher.poll(task, || Ok(self.has_completions()?.then_some(())))).await
     }
 
     /// The next completion, as a future.

@@ -27,7 +27,7 @@
 //! | `rdma_get_cm_event`, `ibv_get_async_event` | [`EventSources`], [`QueuePair::take_event`] and the like |
 //! | `ibv_create_qp`, `ibv_create_srq` | [`QueuePair::create`], [`SharedReceiveQueue::create`] |
 //! | `ibv_post_send`, `ibv_post_recv` | [`QueuePair::post_send`], [`QueuePair::post_recv`] with a [`WorkRequest`] |
-//! | `ibv_wc` | [`WorkCompletion`] |
+//! | `ibv_wc`, its `status` | [`WorkCompletion`], [`WorkCompletion::ok`] |
 //! | `rdma_getaddrinfo` | [`peer_addresses`], [`local_addresses`] |
 //! | `rdma_listen`, `rdma_get_request`, `rdma_accept` | [`Listener::bind`], [`Listener::accept_request`], [`ConnectionRequest::accept`] |
 //! | `rdma_connect`, `rdma_disconnect` | [`QueuePair::connect`], [`QueuePair::disconnect`] |
@@ -64,9 +64,27 @@
 //!   smallest. A thread of this crate's own, begun by the first of them, waits for the descriptors.
 //!   They have no timeout: drop them.
 //!
+//! Work may be waited for where it is posted. [`QueuePair::write`], [`QueuePair::read`], [`QueuePair::send`],
+//! [`QueuePair::receive`] and, for any [`WorkRequest`], [`QueuePair::submit`] post it and give an
+//! [`Outstanding`]: await it, or [`wait`](Outstanding::wait). Each gets its own completion, also beside a
+//! program that polls the same queue, which gets all others.
+//!
+//! ```no_run
+//! # async fn copy(qp: &rnic::QueuePair, region: &rnic::MemoryRegion, from: rnic::RemoteMemory,
+//! #     to: rnic::RemoteMemory) -> Result<(), rnic::Error> {
+//! qp.read(&[region.slice(0..4096)?], from).await?;
+//! // Both are under way at once.
+//! let first = qp.write(&[region.slice(0..2048)?], to);
+//! let second = qp.write(&[region.slice(2048..4096)?], to.offset(2048));
+//! first.await?;
+//! second.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! ```no_run
 //! # async fn echo(context: rnic::Context) -> Result<(), rnic::Error> {
-//! use rnic::{CompletionQueue, Listener, ProtectionDomain, QpConfig, QueuePair, WorkRequest};
+//! use rnic::{CompletionQueue, Listener, ProtectionDomain, QpConfig, QueuePair};
 //!
 //! let listener = Listener::bind(&context, ([192, 0, 2, 2], 18515).into(), 8)?;
 //! let pd = ProtectionDomain::alloc(&context)?;
@@ -74,11 +92,10 @@
 //! let cq = CompletionQueue::create(&context, 64)?;
 //! let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
 //! let request = listener.next_request().await?;
-//! qp.post_recv(WorkRequest::recv(1, &[region.slice(0..4096)?]))?;
+//! let message = qp.receive(&[region.slice(0..4096)?]);
 //! request.accept_async(&qp, Default::default()).await?;
-//! let received = cq.next().await?.byte_len as usize;
-//! qp.post_send(WorkRequest::send(2, &[region.slice(0..received)?]))?;
-//! cq.next().await?;
+//! let received = message.await?.byte_len as usize;
+//! qp.send(&[region.slice(0..received)?]).await?;
 //! qp.disconnected().await
 //! # }
 //! ```
@@ -128,6 +145,7 @@ mod link;
 mod listener;
 mod memory;
 mod open;
+mod outstanding;
 mod queue_pair;
 mod reactor;
 mod remote_memory;
@@ -136,6 +154,7 @@ mod shared;
 mod sources;
 mod spin;
 mod wait;
+mod watcher;
 mod window;
 mod work;
 
@@ -144,13 +163,14 @@ pub use address::{
 };
 pub use block_on::block_on;
 pub use capture::{Capture, CapturedFrame};
-pub use completion::{CompletionQueue, WorkCompletion};
+pub use completion::{CompletionQueue, WorkCompletion, WorkError};
 pub use context::Context;
 pub use error::Error;
 pub use events::{ConnectionEvent, Established, EventSource};
 pub use listener::{AcceptOptions, ConnectionRequest, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain};
 pub use open::Daemon;
+pub use outstanding::Outstanding;
 pub use queue_pair::{ConnectOptions, QpConfig, QueuePair};
 pub use remote_memory::RemoteMemory;
 pub use shared::{SharedReceiveQueue, SrqConfig};

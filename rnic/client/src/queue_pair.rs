@@ -94,8 +94,6 @@ pub struct QueuePair {
     turn: Mutex<()>,
     max_sge: usize,
     max_inline: usize,
-    /// Kept, because the RNIC writes to them as long as the queue pair lives.
-    _queues: (CompletionQueue, CompletionQueue),
     srq: Option<SharedReceiveQueue>,
     pd: ProtectionDomain,
 }
@@ -108,13 +106,21 @@ type Push = fn(&mut WorkQueueProducer, &[WorkRequest<'_>], usize, usize) -> Resu
 struct Handle {
     context: Arc<Inner>,
     num: QpNum,
+    /// Of its send queue and its receive queue. Kept, because the RNIC writes to them as long as the queue
+    /// pair lives.
+    cqs: (CompletionQueue, CompletionQueue),
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyQp { qp: self.num });
+        if self.context.is_parents() {
+            return;
+        }
         self.context
             .forget(|boxes| drop(boxes.qps.remove(&self.num)));
+        self.cqs.0.forget_claims(self.num);
+        self.cqs.1.forget_claims(self.num);
     }
 }
 
@@ -179,6 +185,7 @@ impl QueuePair {
         let handle = Handle {
             context: context.clone(),
             num,
+            cqs: (send_cq.clone(), recv_cq.clone()),
         };
         context.events().boxes().qps.insert(num, QpBox::default());
         let (sq, rq) = rings?;
@@ -189,7 +196,6 @@ impl QueuePair {
             turn: Mutex::default(),
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
-            _queues: (send_cq.clone(), recv_cq.clone()),
             srq: srq.cloned(),
             pd: pd.clone(),
         })
@@ -501,6 +507,11 @@ impl QueuePair {
 
     pub(crate) fn context(&self) -> &Arc<Inner> {
         &self.handle.context
+    }
+
+    /// The completion queues of its send queue and its receive queue.
+    pub(crate) fn completion_queues(&self) -> (&CompletionQueue, &CompletionQueue) {
+        (&self.handle.cqs.0, &self.handle.cqs.1)
     }
 
     /// As [`ProtectionDomain::register`], for this queue pair's stream only: no other queue pair of the

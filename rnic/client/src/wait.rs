@@ -34,6 +34,11 @@ impl Deadline {
         }
     }
 
+    /// None.
+    pub(crate) fn never() -> Self {
+        Self::after(Duration::MAX)
+    }
+
     /// What is left, or `None` when it has passed.
     pub(crate) fn left(&self) -> Option<Duration> {
         match self.at {

@@ -281,6 +281,18 @@ impl<'a> WorkRequest<'a> {
             .any(|opcode| self.slot.opcode == *opcode as u8)
     }
 
+    /// What the program numbered it.
+    pub(crate) fn wr_id(&self) -> u64 {
+        self.slot.wr_id
+    }
+
+    /// As another number, and with a completion.
+    pub(crate) fn numbered(mut self, wr_id: u64) -> Self {
+        self.slot.wr_id = wr_id;
+        self.slot.flags |= WR_SIGNALED;
+        self
+    }
+
     pub(crate) fn is_recv(&self) -> bool {
         self.slot.opcode == WrOpcode::Recv as u8
     }

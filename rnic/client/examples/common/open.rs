@@ -1,8 +1,8 @@
-//! How the examples read their arguments, open their RNIC and look at completions.
+//! How the examples read their arguments and open their RNIC.
 
 use std::net::SocketAddr;
 
-use rnic::{Context, WcStatus, WorkCompletion};
+use rnic::Context;
 
 /// Any error; `Send`, so that threads can hand it on.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -53,12 +53,4 @@ pub fn server(text: &str) -> Result<SocketAddr, Failure> {
 /// Where to listen: without an address on all that the RNIC has.
 pub fn local(text: &str) -> Result<SocketAddr, Failure> {
     Ok(rnic::local_addresses(text)?[0])
-}
-
-/// The completion, when its work succeeded.
-pub fn succeeded(done: WorkCompletion) -> Result<WorkCompletion, Failure> {
-    match done.status {
-        WcStatus::Success => Ok(done),
-        status => Err(format!("{:?} failed: {status:?}", done.opcode).into()),
-    }
 }

@@ -118,13 +118,18 @@ impl Fake {
 
     /// Puts a completion and wakes the client if it is armed.
     pub(super) fn complete(&self, cq: CqId, wr_id: u64) {
+        let completion = Completion {
+            wr_id,
+            ..Completion::default()
+        };
+        self.put(cq, &completion);
+    }
+
+    /// As [`Self::complete`], for any completion.
+    pub(super) fn put(&self, cq: CqId, completion: &Completion) {
         self.with(|state| {
             let (ring, notify) = state.cqs.get_mut(&cq).unwrap();
-            ring.push(&Completion {
-                wr_id,
-                ..Completion::default()
-            })
-            .unwrap();
+            ring.push(completion).unwrap();
             if ring.take_armed(false) {
                 notify.wake();
             }

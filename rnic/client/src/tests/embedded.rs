@@ -1,0 +1,107 @@
+//! Calls that wait for their own completions, over the loopback of an RNIC in this process.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use rnic_ipc::work::WcStatus;
+
+use crate::{
+    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Driving, Error,
+    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, WorkCompletion, block_on,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const BYTES: usize = 4096;
+
+struct End {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    region: MemoryRegion,
+}
+
+impl End {
+    fn new(context: &Context) -> Self {
+        let pd = ProtectionDomain::alloc(context).unwrap();
+        let access = Access {
+            local_write: true,
+            remote_read: true,
+            remote_write: true,
+            ..Access::default()
+        };
+        let region = pd.register(BYTES, access).unwrap();
+        let cq = CompletionQueue::create(context, 64).unwrap();
+        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+        Self { qp, cq, region }
+    }
+}
+
+/// A context, and two ends of it that are connected.
+fn connected(driving: Driving) -> (Context, [End; 2]) {
+    let config = DeviceConfig {
+        driving,
+        ..DeviceConfig::loopback()
+    };
+    let context = Context::embedded(&Device::open(config).unwrap()).unwrap();
+    let ends = [End::new(&context), End::new(&context)];
+    let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0).into(), 1).unwrap();
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| {
+            let request = listener.accept_request(SOON).unwrap();
+            request.accept(&ends[1].qp, b"", SOON).unwrap();
+        });
+        let options = ConnectOptions::default();
+        ends[0].qp.connect(listener.local_addr(), options).unwrap();
+        accepted.join().unwrap();
+    });
+    (context, ends)
+}
+
+fn work_is_waited_for(driving: Driving) {
+    let (_context, [a, b]) = connected(driving);
+    let half = BYTES / 2;
+    let (near, far) = (
+        [a.region.slice(0..half).unwrap()],
+        b.region.remote(0..half).unwrap(),
+    );
+    a.region.write(0, &[7; BYTES]).unwrap();
+    a.qp.write(&near, far).wait(SOON).unwrap();
+    // A Read brings what the Write put there.
+    let back = [a.region.slice(half..BYTES).unwrap()];
+    a.region.write(half, &vec![0; half]).unwrap();
+    let read = block_on(a.qp.read(&back, far)).unwrap();
+    assert_eq!(read.byte_len as usize, half);
+    assert_eq!(a.region.to_vec(half..BYTES).unwrap(), vec![7; half]);
+
+    // Beside a Write whose completion is polled.
+    let mut received = b.qp.receive(&[b.region.slice(half..BYTES).unwrap()]);
+    let sent = a.qp.send(&near);
+    let back = a.region.remote(half..BYTES).unwrap();
+    b.qp.post_write(9, &[], back).unwrap();
+    assert_eq!(received.wait(SOON).unwrap().byte_len as usize, half);
+    block_on(sent).unwrap();
+    b.cq.wait(SOON).unwrap();
+    let mut done = [WorkCompletion::default(); 2];
+    assert_eq!(b.cq.poll(&mut done).unwrap(), 1);
+    assert_eq!(done[0].wr_id, 9);
+}
+
+#[test]
+fn work_is_waited_for_with_an_engine_in_a_thread() {
+    work_is_waited_for(Driving::Threaded);
+}
+
+#[test]
+fn work_is_waited_for_with_an_engine_in_the_programs_calls() {
+    work_is_waited_for(Driving::Inline);
+}
+
+#[test]
+fn work_whose_connection_ends_is_flushed_to_those_that_wait() {
+    let (_context, [a, b]) = connected(Driving::Threaded);
+    let received = a.qp.receive(&[]);
+    b.qp.abort().unwrap();
+    match block_on(received) {
+        Err(Error::Work(failed)) => assert_eq!(failed.status, WcStatus::WorkRequestFlushed),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,323 @@
+//! Calls that wait for their own completions, beside programs that poll the same queue.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rnic_ipc::control::Event;
+use rnic_ipc::id::{CqId, QpNum};
+use rnic_ipc::work::{Completion, WcStatus, WrOpcode};
+
+use super::fake::{Fake, queue_pair};
+use crate::wait::LOOK_ROUND;
+use crate::{
+    CompletionQueue, Error, Outstanding, QueuePair, RemoteMemory, Sge, WorkCompletion, WorkRequest,
+    block_on,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+const LOCAL: [Sge; 1] = [Sge {
+    addr: 0,
+    length: 8,
+    lkey: 1,
+}];
+
+const REMOTE: RemoteMemory = RemoteMemory {
+    stag: 7,
+    addr: 0,
+    len: 8,
+};
+
+/// The RNIC's side of one queue pair and its completion queue.
+struct Engine<'a> {
+    fake: &'a Fake,
+    qp: QpNum,
+    cq: CqId,
+}
+
+impl<'a> Engine<'a> {
+    fn of(fake: &'a Fake, qp: &QueuePair, cq: &CompletionQueue) -> Self {
+        let (qp, cq) = (qp.num(), cq.id());
+        Self { fake, qp, cq }
+    }
+
+    /// The number and the opcode of the work that was posted next.
+    fn take(&self) -> (u64, WrOpcode) {
+        let slot = self.fake.take_send(self.qp).unwrap().slot;
+        assert_ne!(slot.flags & rnic_ipc::work::WR_SIGNALED, 0);
+        (slot.wr_id, WrOpcode::from_u8(slot.opcode).unwrap())
+    }
+
+    fn complete(&self, wr_id: u64) {
+        self.end(wr_id, WcStatus::Success);
+    }
+
+    fn end(&self, wr_id: u64, status: WcStatus) {
+        let completion = Completion {
+            wr_id,
+            qp: self.qp.0,
+            status: status as u8,
+            ..Completion::default()
+        };
+        self.fake.put(self.cq, &completion);
+    }
+}
+
+fn polled(cq: &CompletionQueue) -> Vec<u64> {
+    let mut out = [WorkCompletion::default(); 32];
+    let count = cq.poll(&mut out).unwrap();
+    out[..count].iter().map(|done| done.wr_id).collect()
+}
+
+fn is_timeout(result: Result<WorkCompletion, Error>) -> bool {
+    matches!(result, Err(Error::Timeout { .. }))
+}
+
+#[test]
+fn each_call_gets_its_own_completion_and_polling_gets_the_others() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let mut write = qp.write(&LOCAL, REMOTE);
+    let mut add = qp.submit(WorkRequest::immediate(5, 0).unsignaled());
+    qp.post_send(WorkRequest::immediate(1, 0)).unwrap();
+    let [(first, opcode), (second, _), (third, _)] = [(); 3].map(|()| engine.take());
+    assert_eq!((opcode, third), (WrOpcode::Write, 1));
+    assert!(is_timeout(write.wait(Duration::ZERO)));
+
+    // The call takes others out of the ring, and they stay in order.
+    engine.complete(1);
+    engine.complete(first);
+    engine.complete(2);
+    assert_eq!(write.wait(SOON).unwrap().wr_id, 0);
+    engine.complete(3);
+    assert!(!cq.is_empty() && cq.has_completions().unwrap());
+    cq.wait(Duration::ZERO).unwrap();
+    assert_eq!(block_on(cq.next()).unwrap().wr_id, 1);
+    assert_eq!(polled(&cq), [2, 3]);
+
+    // Polling takes the call's out of the ring.
+    engine.complete(second);
+    assert!(!cq.has_completions().unwrap());
+    assert!(matches!(cq.wait(A_MOMENT), Err(Error::Timeout { .. })));
+    engine.complete(4);
+    assert_eq!(polled(&cq), [4]);
+    assert!(cq.is_empty());
+    let added = add.wait(Duration::ZERO).unwrap();
+    assert_eq!((added.wr_id, added.qp), (5, qp.num()));
+}
+
+#[test]
+fn reads_sends_and_receives_are_waited_for_alike() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let (receive, read, send) = (qp.receive(&LOCAL), qp.read(&LOCAL, REMOTE), qp.send(&LOCAL));
+    let receiving = fake.with(|state| {
+        let mut work = rnic_ipc::ring::WorkRequest::default();
+        let (_, rq) = state.qps.get_mut(&qp.num()).unwrap();
+        assert!(rq.pop(&mut work).unwrap());
+        work.slot.wr_id
+    });
+    let [(reading, read_opcode), (sending, send_opcode)] = [(); 2].map(|()| engine.take());
+    assert_eq!((read_opcode, send_opcode), (WrOpcode::Read, WrOpcode::Send));
+    for wr_id in [sending, reading, receiving] {
+        engine.complete(wr_id);
+    }
+    for waited in [receive, read, send] {
+        assert_eq!(block_on(waited).unwrap().status, WcStatus::Success);
+    }
+    assert!(cq.is_empty());
+}
+
+#[test]
+fn work_that_fails_is_an_error_that_names_it() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let mut write = qp.submit(WorkRequest::write(77, &LOCAL, REMOTE));
+    engine.end(engine.take().0, WcStatus::RemoteAccess);
+    let error = write.wait(SOON).unwrap_err();
+    let Error::Work(failed) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((failed.wr_id, failed.qp), (77, qp.num()));
+    assert_eq!(failed.status, WcStatus::RemoteAccess);
+    let text = error.to_string();
+    assert!(text.contains("77") && text.contains("refused"), "{text}");
+}
+
+#[test]
+fn an_error_of_posting_is_found_by_waiting_and_leaves_no_claim() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let long = [LOCAL[0]; 3];
+    let error = block_on(qp.write(&long, REMOTE)).unwrap_err();
+    assert!(matches!(error, Error::TooManySges { .. }), "{error}");
+    // The number that it would have had is the program's.
+    engine.complete(0xa5c3 << 48);
+    assert_eq!(polled(&cq), [0xa5c3 << 48]);
+}
+
+#[test]
+fn work_that_nobody_waits_for_any_more_leaves_no_completion_behind() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    drop(qp.write(&LOCAL, REMOTE));
+    engine.complete(engine.take().0);
+    engine.complete(1);
+    assert_eq!(polled(&cq), [1]);
+    assert!(!cq.has_claims());
+
+    // It had come, and was not fetched.
+    let write = qp.write(&LOCAL, REMOTE);
+    engine.complete(engine.take().0);
+    assert_eq!(polled(&cq), []);
+    drop(write);
+    assert!(!cq.has_claims());
+
+    // It is in the ring when its queue pair goes.
+    let (gone, _) = (qp.write(&LOCAL, REMOTE), engine.complete(2));
+    let wr_id = engine.take().0;
+    drop(gone);
+    engine.complete(wr_id);
+    drop(qp);
+    assert_eq!(polled(&cq), [2]);
+    assert!(!cq.has_claims());
+}
+
+#[test]
+fn as_many_as_the_queue_has_entries_are_kept_for_polling() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let depth = u64::from(cq.depth());
+    let mut write = qp.write(&LOCAL, REMOTE);
+    let number = engine.take().0;
+    for wr_id in 0..depth {
+        engine.complete(wr_id);
+    }
+    assert!(is_timeout(write.wait(Duration::ZERO)));
+    engine.complete(number);
+    assert!(matches!(write.wait(SOON), Err(Error::CqOverflow)));
+    assert_eq!(polled(&cq), (0..depth).collect::<Vec<_>>());
+    write.wait(SOON).unwrap();
+}
+
+#[test]
+fn trouble_ends_a_wait_after_the_last_completion() {
+    let (mut fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let [mut first, mut second] = [(); 2].map(|()| qp.write(&LOCAL, REMOTE));
+    let engine = Engine::of(&fake, &qp, &cq);
+    engine.complete(engine.take().0);
+    // Another's completion keeps no call waiting.
+    engine.complete(1);
+    fake.tell(&Event::CqError { cq: cq.id() });
+    first.wait(SOON).unwrap();
+    assert!(matches!(second.wait(SOON), Err(Error::CqOverflow)));
+    assert_eq!(polled(&cq), [1]);
+
+    let (qp, _cq) = queue_pair(&context);
+    let mut write = qp.write(&LOCAL, REMOTE);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| write.wait(SOON));
+        std::thread::sleep(A_MOMENT);
+        fake.kill();
+        assert!(matches!(waiting.join().unwrap(), Err(Error::DaemonGone)));
+    });
+    let error = block_on(qp.write(&LOCAL, REMOTE));
+    assert!(matches!(error, Err(Error::DaemonGone)));
+}
+
+/// Waiters that block, one that awaits, and programs that poll, wait and await: all at once.
+#[test]
+fn nobody_misses_a_wake_up_that_another_took() {
+    const ROUNDS: u64 = 300;
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let (begin, over) = (Barrier::new(4), AtomicBool::new(false));
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let wait = |each: fn(Outstanding<'_>)| {
+            let (begin, qp) = (&begin, &qp);
+            move || {
+                begin.wait();
+                for _ in 0..ROUNDS {
+                    each(qp.write(&LOCAL, REMOTE));
+                }
+            }
+        };
+        let calls = [
+            scope.spawn(wait(|mut write| {
+                assert_eq!(write.wait(SOON).unwrap().wr_id, 0)
+            })),
+            scope.spawn(wait(|write| assert_eq!(block_on(write).unwrap().wr_id, 0))),
+        ];
+        let polls = scope.spawn(|| {
+            begin.wait();
+            let mut next = 0;
+            while next < ROUNDS {
+                cq.wait(SOON).unwrap();
+                for wr_id in polled(&cq) {
+                    assert_eq!(wr_id, next);
+                    next += 1;
+                }
+            }
+        });
+        let plays = scope.spawn(|| {
+            begin.wait();
+            let mut others = 0..ROUNDS;
+            while !over.load(Ordering::SeqCst) && started.elapsed() < SOON {
+                fake.with(|state| state.doorbells.as_mut().unwrap().pop().unwrap());
+                if let Some(work) = fake.take_send(qp.num()) {
+                    engine.complete(work.slot.wr_id);
+                    others
+                        .next()
+                        .into_iter()
+                        .for_each(|other| engine.complete(other));
+                }
+                std::thread::yield_now();
+            }
+        });
+        for thread in calls.into_iter().chain([polls]) {
+            thread.join().unwrap();
+        }
+        over.store(true, Ordering::SeqCst);
+        plays.join().unwrap();
+    });
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+}
+
+/// A call that waits for its own completion takes a wake-up off the descriptor just before another thread would
+/// sleep on it. Of several rounds, because the machine may be busy.
+#[test]
+fn a_thread_that_waits_for_any_completion_sleeps_through_none() {
+    const ROUNDS: u32 = 8;
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let _write = qp.write(&LOCAL, REMOTE);
+    let mut soonest = SOON;
+    for _ in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            // It holds the thread up after its last look at the ring.
+            let held = context.inner().events().boxes();
+            let waiting = scope.spawn(|| cq.wait(SOON));
+            std::thread::sleep(A_MOMENT);
+            engine.complete(1);
+            cq.arm_for(&cq.watch().unwrap().place());
+            drop(held);
+            let begin = Instant::now();
+            waiting.join().unwrap().unwrap();
+            soonest = soonest.min(begin.elapsed());
+        });
+        assert_eq!(polled(&cq), [1]);
+    }
+    assert!(soonest < LOOK_ROUND / 2, "{soonest:?}");
+}
