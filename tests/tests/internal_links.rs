@@ -392,7 +392,7 @@ fn what_can_not_be_connected_is_refused_by_name() {
     }
     // 127.0.0.1 is the first device's.
     let second = joined.context(1);
-    let local = "127.0.0.1:7000".parse().expect("an address");
+    let local = "127.0.0.1:7000";
     let _first = Listener::bind(&joined.context(0), local, 1).expect("it may");
     let refusal = match Listener::bind(&second, local, 1) {
         Err(Error::Refused(refusal)) => refusal,

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use rnic_ipc::control::DeviceName;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
+use crate::error::Error;
+
 /// The port where none is named.
 pub const DEFAULT_PORT: u16 = 18515;
 
@@ -40,6 +42,25 @@ pub fn local_addresses(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
         "" => Ok(vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)]),
         host => addresses(text, host, port),
     }
+}
+
+/// What names the addresses for a call, which takes the first of them that is not refused: as
+/// `std::net::TcpStream` does, but when the RNIC has begun with one it stays with it.
+///
+/// # Errors
+/// The last refusal, and [`Error::Address`].
+pub(crate) fn first_of<T>(
+    addresses: impl ToSocketAddrs,
+    mut call: impl FnMut(SocketAddr) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut refused = Error::Address(io::Error::other("it has no address"));
+    for address in addresses.to_socket_addrs().map_err(Error::Address)? {
+        match call(address) {
+            Err(error @ Error::Refused(_)) => refused = error,
+            done => return done,
+        }
+    }
+    Err(refused)
 }
 
 /// The device to connect to a peer from: that of the interface which is the address's scope, or else that

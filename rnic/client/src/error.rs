@@ -36,6 +36,9 @@ pub enum Error {
     /// The RNIC refused a request; the refusal says why.
     #[error("{0}")]
     Refused(#[from] Refusal),
+    /// A host name that does not resolve, or text that is no address.
+    #[error("the address can't be used: {0}")]
+    Address(std::io::Error),
     /// What was waited for did not happen in time.
     #[error("{what} did not happen within {after:?}")]
     Timeout {

@@ -5,7 +5,7 @@
 //! waited for stays there for the next call.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::ToSocketAddrs;
 
 use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::error::Error;
@@ -81,13 +81,15 @@ impl ConnectionRequest {
 
 impl QueuePair {
     /// As [`Self::connect`], as a future; `timeout` is not used. Dropping it aborts the attempt. The
-    /// request itself is a call, in which the RNIC may ask the network for the peer's link address.
+    /// request itself is a call, in which the RNIC may ask the network for the peer's link address. A name is
+    /// resolved in a call too, which may take long: where nothing may block, give an address.
     ///
     /// # Errors
-    /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Refused`] (nothing was tried).
+    /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Refused`] (nothing was tried),
+    /// [`Error::Address`].
     pub async fn connect_async(
         &self,
-        remote: SocketAddr,
+        remote: impl ToSocketAddrs,
         options: ConnectOptions,
     ) -> Result<Established, Error> {
         self.start_connect(remote, options)?;

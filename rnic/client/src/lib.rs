@@ -86,7 +86,7 @@
 //! # async fn echo(context: rnic::Context) -> Result<(), rnic::Error> {
 //! use rnic::{CompletionQueue, Listener, ProtectionDomain, QpConfig, QueuePair};
 //!
-//! let listener = Listener::bind(&context, ([192, 0, 2, 2], 18515).into(), 8)?;
+//! let listener = Listener::bind(&context, "192.0.2.2:18515", 8)?;
 //! let pd = ProtectionDomain::alloc(&context)?;
 //! let region = pd.register(4096, rnic::Access::LOCAL)?;
 //! let cq = CompletionQueue::create(&context, 64)?;

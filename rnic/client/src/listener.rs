@@ -1,12 +1,13 @@
 //! Listening, and answering the peers that ask.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_ipc::control::{MpaOptions, Refusal, RefusalCode, Request, Response};
 use rnic_ipc::id::ListenerId;
 
+use crate::address::first_of;
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::events::{Asked, Boxes, Established};
@@ -38,11 +39,15 @@ impl Listener {
     /// Listens on an address of the device; port 0 lets the kernel choose. The address `0.0.0.0` means
     /// each IPv4 address that the device has now, and `[::]` each address of both families: each is a
     /// listener of its own to the RNIC and its limits. `backlog`: how many requests may wait to be
-    /// answered, for each address.
+    /// answered, for each address. Where `local` names several addresses, it is the first that can be used.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the address is not the device's, or the port is in use.
-    pub fn bind(context: &Context, local: SocketAddr, backlog: u32) -> Result<Self, Error> {
+    /// [`Error::Refused`]: the address is not the device's, or the port is in use. [`Error::Address`].
+    pub fn bind(context: &Context, local: impl ToSocketAddrs, backlog: u32) -> Result<Self, Error> {
+        first_of(local, |local| Self::bind_to(context, local, backlog))
+    }
+
+    fn bind_to(context: &Context, local: SocketAddr, backlog: u32) -> Result<Self, Error> {
         if !local.ip().is_unspecified() {
             let mut listener = Self::nowhere(context, local);
             listener.add(local, backlog)?;

@@ -1,6 +1,6 @@
 //! Queue pairs: posting work, and their connections.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
 
+use crate::address::first_of;
 use crate::completion::CompletionQueue;
 use crate::context::Inner;
 use crate::error::Error;
@@ -289,12 +290,16 @@ impl QueuePair {
     /// Connects to a peer's listener and waits for the outcome. A queue pair connects at most once,
     /// unless it is [`reset`](Self::reset).
     ///
+    /// `remote` is an address, or a name and a port, such as `"host:18515"`. Of several addresses it is the
+    /// first to which the RNIC begins to connect: it refuses those without a route. A name is resolved in the
+    /// call.
+    ///
     /// # Errors
     /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Timeout`] (the attempt is aborted),
-    /// [`Error::Refused`] (nothing was tried).
+    /// [`Error::Refused`] (nothing was tried), [`Error::Address`].
     pub fn connect(
         &self,
-        remote: SocketAddr,
+        remote: impl ToSocketAddrs,
         options: ConnectOptions,
     ) -> Result<Established, Error> {
         let deadline = Deadline::after(options.timeout);
@@ -303,7 +308,17 @@ impl QueuePair {
     }
 
     /// Starts connecting; the outcome comes by [`Self::take_event`]. `timeout` is not used.
-    pub fn start_connect(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
+    pub fn start_connect(
+        &self,
+        remote: impl ToSocketAddrs,
+        options: ConnectOptions,
+    ) -> Result<(), Error> {
+        first_of(remote, |remote| {
+            self.start_connect_to(remote, options.clone())
+        })
+    }
+
+    fn start_connect_to(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
         let ConnectOptions {
             private_data,
             mpa,

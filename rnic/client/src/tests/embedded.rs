@@ -43,7 +43,7 @@ fn connected(driving: Driving) -> (Context, [End; 2]) {
     };
     let context = Context::embedded(&Device::open(config).unwrap()).unwrap();
     let ends = [End::new(&context), End::new(&context)];
-    let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0).into(), 1).unwrap();
+    let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0), 1).unwrap();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let request = listener.accept_request(SOON).unwrap();

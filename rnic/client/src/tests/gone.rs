@@ -16,7 +16,7 @@ const A_MOMENT: Duration = Duration::from_millis(30);
 #[test]
 fn blocked_calls_end() {
     let (mut fake, context) = Fake::start();
-    let remote = "198.18.0.2:9000".parse().unwrap();
+    let remote = "198.18.0.2:9000";
     let listener = Listener::bind(&context, remote, 1).unwrap();
     let (qp, cq) = queue_pair(&context);
     let started = Instant::now();

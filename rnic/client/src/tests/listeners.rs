@@ -6,8 +6,8 @@ use std::time::Duration;
 use rnic_ipc::control::{Event, MpaOptions, RefusalCode, Request};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
-use super::fake::{CHOSEN_PORT, Fake, addresses, refusal};
-use crate::{Context, Error, Listener, block_on};
+use super::fake::{CHOSEN_PORT, Fake, addresses, queue_pair, refusal};
+use crate::{ConnectOptions, Context, Error, Listener, block_on};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -141,4 +141,50 @@ fn requests_on_all_addresses_are_taken_in_the_order_in_which_they_came() {
         _ => None,
     });
     assert_eq!(unlistens.collect::<Vec<_>>(), ids);
+}
+
+#[test]
+fn of_several_addresses_the_first_that_is_not_refused_is_taken() {
+    let (fake, context) = Fake::start();
+    let absent = IpAddr::from([198, 18, 0, 99]);
+    fake.refuse(move |request| {
+        let of = match request {
+            Request::Listen { local, .. } => local,
+            Request::Connect { remote, .. } => remote,
+            _ => return None,
+        };
+        (of.ip() == absent).then(|| refusal(RefusalCode::AddressNotLocal))
+    });
+    let all = [at("198.18.0.99:1"), at("198.18.0.1:2"), at("198.18.7.1:3")];
+    let listener = Listener::bind(&context, &all[..], 1).unwrap();
+    assert_eq!(listener.local_addr(), all[1]);
+    let (qp, _cq) = queue_pair(&context);
+    qp.start_connect(&all[..], ConnectOptions::default())
+        .unwrap();
+    let to = fake
+        .asked()
+        .into_iter()
+        .filter_map(|request| match request {
+            Request::Connect { remote, .. } => Some(remote),
+            _ => None,
+        });
+    assert_eq!(to.collect::<Vec<_>>(), all[..2]);
+
+    let refused = Listener::bind(&context, &all[..1], 1);
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    let none = Listener::bind(&context, &all[..0], 1).unwrap_err();
+    assert!(matches!(none, Error::Address(_)), "{none}");
+}
+
+#[test]
+fn names_and_text_are_taken_for_addresses() {
+    let (_fake, context) = Fake::start();
+    let listener = Listener::bind(&context, "localhost:1", 1).unwrap();
+    assert!(listener.local_addr().ip().is_loopback());
+    let (qp, _cq) = queue_pair(&context);
+    let to = ("198.18.0.2", 9000);
+    qp.start_connect(to, ConnectOptions::default()).unwrap();
+    let portless = block_on(qp.connect_async("198.18.0.2", ConnectOptions::default()));
+    let text = portless.unwrap_err().to_string();
+    assert!(text.starts_with("the address can't be used: "), "{text}");
 }

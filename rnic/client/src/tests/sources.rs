@@ -21,7 +21,7 @@ fn each_event_has_its_source_in_the_order_in_which_they_came() {
     let (one, other) = (make(), make());
     let sources = EventSources::begin(&context);
     for qp in [&one, &other] {
-        let to = ([192, 0, 2, 1], 1).into();
+        let to = "192.0.2.1:1";
         qp.start_connect(to, ConnectOptions::default()).unwrap();
     }
     for qp in [&other, &one] {
