@@ -19,5 +19,6 @@ pub mod pipe;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod screen;
 pub mod size;
 pub mod xdp;

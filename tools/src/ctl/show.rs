@@ -7,6 +7,7 @@ use rnic::{Access, ClientId};
 use serde_json::Value;
 
 use super::table::Table;
+use crate::size;
 
 /// Programs' names by client, to stand beside its number.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +23,8 @@ impl Programs {
         Self(programs.collect())
     }
 
-    fn owner(&self, client: Option<ClientId>) -> String {
+    /// A client's number and its program, where it is known.
+    pub fn owner(&self, client: Option<ClientId>) -> String {
         let Some(client) = client else {
             return "-".to_owned();
         };
@@ -91,11 +93,11 @@ pub fn owner(object: &Object) -> Option<ClientId> {
     }
 }
 
-/// Objects of one kind as a table.
-pub fn table(kind: Kind, objects: &[Shown], programs: &Programs) -> Table {
+/// Objects of one kind as a table. Their interface is a column of its own where there are `several`.
+pub fn table(kind: Kind, objects: &[Shown], programs: &Programs, several: bool) -> Table {
     let mut columns = columns(kind).to_vec();
     // Limits are of all devices together.
-    let of_devices = kind != Kind::Limits;
+    let of_devices = several && kind != Kind::Limits;
     columns.extend(of_devices.then_some("interface"));
     let mut table = Table::new(&columns);
     for Shown { interface, object } in objects {
@@ -116,9 +118,9 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "local",
             "remote",
             "stage",
-            "TCP",
-            "QP",
             "client",
+            "QP",
+            "TCP",
             "RTT us",
             "cwnd",
             "in flight",
@@ -128,14 +130,7 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "out of order",
         ],
         Kind::QueuePairs => &[
-            "QP",
-            "state",
-            "PD",
-            "send CQ",
-            "recv CQ",
-            "SRQ",
-            "client",
-            "connection",
+            "QP", "state", "PD", "send CQ", "recv CQ", "SRQ", "client", "local", "remote",
         ],
         Kind::CompletionQueues => &["CQ", "entries", "users", "client"],
         Kind::Regions => &[
@@ -157,21 +152,22 @@ fn columns(kind: Kind) -> &'static [&'static str] {
 fn row(object: &Object, programs: &Programs) -> Vec<String> {
     match object {
         Object::Client(one) => {
-            let held = |name: &str| {
+            let held = |name: &str, shown: fn(u64) -> String| {
                 let found = one.holds.iter().find(|holding| holding.name == name);
                 found.map_or_else(dash, |holding| {
-                    format!("{}/{}", holding.held, holding.limit)
+                    format!("{}/{}", shown(holding.held), shown(holding.limit))
                 })
             };
+            let count = |number: u64| number.to_string();
             vec![
                 one.client.to_string(),
                 one.pid.to_string(),
                 one.uid.to_string(),
                 one.gid.to_string(),
                 one.program.clone(),
-                held("queue_pairs"),
-                held("regions"),
-                held("registered_bytes"),
+                held("queue_pairs", count),
+                held("regions", count),
+                held("registered_bytes", size::show),
                 one.refused.to_string(),
             ]
         }
@@ -180,9 +176,9 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             one.local.to_string(),
             one.remote.to_string(),
             one.stage.name().to_owned(),
-            one.tcp_state.clone(),
-            maybe(one.qp),
             programs.owner(one.client),
+            maybe(one.qp),
+            one.tcp_state.clone(),
             maybe(one.rtt_us),
             one.cwnd.to_string(),
             one.in_flight.to_string(),
@@ -199,8 +195,8 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             one.recv_cq.to_string(),
             maybe(one.srq),
             programs.owner(Some(one.client)),
-            one.connection
-                .map_or_else(dash, |(local, remote)| format!("{local} - {remote}")),
+            maybe(one.connection.map(|(local, _)| local)),
+            maybe(one.connection.map(|(_, remote)| remote)),
         ],
         Object::CompletionQueue(one) => vec![
             one.cq.to_string(),

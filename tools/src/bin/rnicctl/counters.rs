@@ -4,103 +4,78 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rnic::Context;
 use rnic_tools::ctl::rates::{Rate, rates};
 use rnic_tools::ctl::table::Table;
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use serde_json::{Value, json};
 
+use crate::Style;
+use crate::devices::Devices;
+use crate::watch::{Again, answers};
+
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Leave out those that are 0; with --watch, those that did not change
     #[arg(long)]
     nonzero: bool,
-    /// Look again every so many seconds and tell the rates
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    watch: Option<Duration>,
-    /// Look so many times and end [default: until interrupted]
-    #[arg(long, value_name = "TIMES", requires = "watch")]
-    times: Option<u64>,
+    #[command(flatten)]
+    again: Again,
 }
 
-/// The devices to ask, each with what goes before its counters' names: nothing when there is one.
-struct Devices(Vec<(String, Context)>);
+/// A look at all counters.
+struct Look<'a> {
+    devices: Devices<'a>,
+    at: Instant,
+    counters: Vec<(String, u64)>,
+}
 
-impl Devices {
-    fn open(door: &Door) -> Result<Self, ToolError> {
-        let names = door.devices()?;
-        let mut all = Vec::new();
-        for name in &names {
-            let context = door.open_device(name)?;
-            let before = match names.len() {
-                1 => String::new(),
-                _ => context.device_info()?.interface + ":",
-            };
-            all.push((before, context));
-        }
-        Ok(Self(all))
-    }
-
-    fn counters(&self) -> Result<Vec<(String, u64)>, ToolError> {
-        let mut all = Vec::new();
-        for (before, context) in &self.0 {
-            let found = context.counters()?.into_iter();
-            all.extend(found.map(|(name, count)| (format!("{before}{name}"), count)));
-        }
-        Ok(all)
+impl<'a> Look<'a> {
+    fn take(devices: Devices<'a>) -> Result<Self, ToolError> {
+        let counters = devices.counters()?;
+        Ok(Self {
+            devices,
+            at: Instant::now(),
+            counters,
+        })
     }
 }
 
-pub(crate) fn answer(door: &Door, options: &Options, as_json: bool) -> Result<(), ToolError> {
-    let devices = Devices::open(door)?;
-    match options.watch {
-        None => once(&devices, options, as_json),
-        Some(pause) => watch(&devices, options, pause, as_json),
-    }
-}
-
-fn once(devices: &Devices, options: &Options, as_json: bool) -> Result<(), ToolError> {
-    let mut counters = devices.counters()?;
-    counters.retain(|(_, count)| *count != 0 || !options.nonzero);
-    if as_json {
-        let object: BTreeMap<String, u64> = counters.into_iter().collect();
-        rnic_tools::outln!("{}", json!(object));
-    } else {
-        for (name, count) in counters {
-            rnic_tools::outln!("{name:40} {count}");
-        }
-    }
-    Ok(())
-}
-
-fn watch(
-    devices: &Devices,
-    options: &Options,
-    pause: Duration,
-    as_json: bool,
-) -> Result<(), ToolError> {
-    let mut before = devices.counters()?;
-    let mut looked = Instant::now();
-    let mut times = 0;
-    while options.times.is_none_or(|most| times < most) {
-        std::thread::sleep(pause);
-        let now = devices.counters()?;
-        let between = looked.elapsed();
-        looked = Instant::now();
-        let mut found = rates(&before, &now, between);
+pub(crate) fn answer(door: &Door, options: &Options, style: Style) -> Result<(), ToolError> {
+    let watched = options.again.watch.is_some();
+    answers(options.again, style, &mut |before: Option<Look<'_>>| {
+        let Some(before) = before else {
+            let look = Look::take(Devices::open(door)?)?;
+            // Rates need a second look.
+            let text = (!watched).then(|| values(&look.counters, options, style));
+            return Ok((text, look));
+        };
+        let now = Look::take(before.devices)?;
+        let between = now.at - before.at;
+        let mut found = rates(&before.counters, &now.counters, between);
         if options.nonzero {
             found.retain(|rate| rate.per_second.is_none_or(|rate| rate != 0.0) && rate.value != 0);
         }
-        if as_json {
-            rnic_tools::outln!("{}", line(&found, between));
-        } else {
-            rnic_tools::outln!("{}", table(&found));
-        }
-        before = now;
-        times += 1;
+        let text = match style.json {
+            true => format!("{}\n", line(&found, between)),
+            false => table(&found).text(style.width()),
+        };
+        Ok((Some(text), now))
+    })
+}
+
+/// Each counter's value.
+fn values(counters: &[(String, u64)], options: &Options, style: Style) -> String {
+    let shown = counters
+        .iter()
+        .filter(|(_, count)| *count != 0 || !options.nonzero);
+    if style.json {
+        let object: BTreeMap<&String, u64> = shown.map(|(name, count)| (name, *count)).collect();
+        return format!("{}\n", json!(object));
     }
-    Ok(())
+    shown
+        .map(|(name, count)| format!("{name:40} {count}\n"))
+        .collect()
 }
 
 /// One look as one line of JSON: the rates of counters, the values of levels.
@@ -125,11 +100,4 @@ fn table(found: &[Rate]) -> Table {
         table.push(vec![rate.name.clone(), rate.value.to_string(), per_second]);
     }
     table
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<f64>().ok().filter(|seconds| *seconds >= 0.01);
-    parsed
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give a number of seconds, at least 0.01".to_owned())
 }

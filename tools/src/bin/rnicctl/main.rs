@@ -9,17 +9,25 @@
 
 mod capture;
 mod counters;
+mod devices;
+mod lists;
+mod top;
+mod watch;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use rnic::inspect::{DaemonOrder, Kind, LogLevel, Object, Order};
-use rnic::{ClientId, Context, DeviceInfo, DeviceName};
-use rnic_tools::ctl::show::{self, Programs, Shown};
-use rnic_tools::door::{Door, Interface};
+use rnic::{ClientId, Context, DeviceName};
+use rnic_tools::ctl::show;
+use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
-use serde_json::{Value, json};
+use serde_json::json;
+
+use devices::{Devices, first};
+use lists::Which;
+use watch::Again;
 
 /// Shows and administers a running RNIC: its devices, objects, counters and limits.
 #[derive(Debug, Parser)]
@@ -27,9 +35,13 @@ use serde_json::{Value, json};
 struct Cli {
     #[command(flatten)]
     door: Door,
-    /// Print JSON: an object for the device and the counters, a list of objects for everything else
+    /// Print JSON: an object for the device, the counters and top, a list of objects for everything else
     #[arg(long, global = true)]
     json: bool,
+    /// Give each row of a list one line, however long. Without this a row goes on in further lines where the
+    /// terminal ends, or after 80 columns where there is none
+    #[arg(long, global = true, conflicts_with = "json")]
+    wide: bool,
     #[command(subcommand)]
     question: Question,
 }
@@ -39,7 +51,9 @@ enum Question {
     /// Interface, XDP mode, addresses and sizes; of several devices the first
     Device,
     /// The same of all devices: one for each interface
-    Devices,
+    Devices(Again),
+    /// Clients and connections by what they move: bytes a second, round trip time, segments sent again
+    Top(top::Options),
     /// Programs that use the RNIC, and how much of their limits they use
     Clients(Which),
     /// TCP connections: ends, state, round trip time, congestion window, retransmissions
@@ -53,7 +67,7 @@ enum Question {
     /// Where programs listen
     Listeners(Which),
     /// Limits of clients, users and the device
-    Limits,
+    Limits(Again),
     /// All counters of the RNIC
     Counters(counters::Options),
     /// Write the RNIC's frames to pcapng files (administrators only)
@@ -81,17 +95,6 @@ enum Question {
     },
 }
 
-/// Which objects to show.
-#[derive(Debug, Args)]
-struct Which {
-    /// Only this one, with all that is known of it
-    #[arg(value_name = "NUMBER", value_parser = number)]
-    number: Option<u32>,
-    /// Only those of this client
-    #[arg(long, value_name = "NUMBER")]
-    client: Option<u32>,
-}
-
 #[derive(Debug, Subcommand)]
 enum What {
     /// A client with all that it has: one of your own, or any as an administrator
@@ -104,6 +107,20 @@ enum What {
         /// As `rnicctl connections` shows it
         number: u32,
     },
+}
+
+/// How answers are written.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    json: bool,
+    wide: bool,
+}
+
+impl Style {
+    /// The most characters of a line, if there is a bound.
+    fn width(self) -> Option<usize> {
+        (!self.wide).then(rnic_tools::screen::columns)
+    }
 }
 
 /// How much is logged.
@@ -129,21 +146,23 @@ fn main() -> ExitCode {
 
 fn answer(cli: &Cli) -> Result<(), ToolError> {
     let door = &cli.door;
-    let all = Which {
-        number: None,
-        client: None,
+    let style = Style {
+        json: cli.json,
+        wide: cli.wide,
     };
+    let list = |kind, which| lists::answer(door, kind, which, style);
     match &cli.question {
-        Question::Device => device(door, cli.json),
-        Question::Devices => devices(door, cli.json),
-        Question::Clients(which) => list(door, Kind::Clients, which, cli.json),
-        Question::Connections(which) => list(door, Kind::Connections, which, cli.json),
-        Question::Qps(which) => list(door, Kind::QueuePairs, which, cli.json),
-        Question::Cqs(which) => list(door, Kind::CompletionQueues, which, cli.json),
-        Question::Regions(which) => list(door, Kind::Regions, which, cli.json),
-        Question::Listeners(which) => list(door, Kind::Listeners, which, cli.json),
-        Question::Limits => list(door, Kind::Limits, &all, cli.json),
-        Question::Counters(options) => counters::answer(door, options, cli.json),
+        Question::Device => devices::device(door, style),
+        Question::Devices(again) => devices::answer(door, again, style),
+        Question::Top(options) => top::answer(door, options, style),
+        Question::Clients(which) => list(Kind::Clients, which),
+        Question::Connections(which) => list(Kind::Connections, which),
+        Question::Qps(which) => list(Kind::QueuePairs, which),
+        Question::Cqs(which) => list(Kind::CompletionQueues, which),
+        Question::Regions(which) => list(Kind::Regions, which),
+        Question::Listeners(which) => list(Kind::Listeners, which),
+        Question::Limits(again) => list(Kind::Limits, &Which::all(again)),
+        Question::Counters(options) => counters::answer(door, options, style),
         Question::Capture(options) => capture::answer(&first(door)?, options, cli.json),
         Question::Drop(what) => remove(door, what, cli.json),
         Question::Reload { reopen } => {
@@ -168,175 +187,14 @@ fn order(door: &Door, order: DaemonOrder, as_json: bool) -> Result<(), ToolError
     Ok(())
 }
 
-/// The device that is named, or the first that is open. Without one the RNIC says why.
-fn first(door: &Door) -> Result<Context, ToolError> {
-    match door.devices()?.first() {
-        Some(device) => door.open_device(device),
-        None => door.open_any(),
-    }
-}
-
-fn device(door: &Door, as_json: bool) -> Result<(), ToolError> {
-    let device = first(door)?.device_info()?;
-    if as_json {
-        rnic_tools::outln!("{}", info(&device));
-    } else {
-        tell(&device);
-    }
-    Ok(())
-}
-
-fn devices(door: &Door, as_json: bool) -> Result<(), ToolError> {
-    let mut list = Vec::new();
-    for (number, interface) in door.interfaces()?.into_iter().enumerate() {
-        if !as_json && number > 0 {
-            rnic_tools::outln!("");
-        }
-        match interface {
-            Interface::Waiting { name, why } if as_json => {
-                list.push(json!({ "interface": name, "waits": why }));
-            }
-            Interface::Waiting { name, why } => {
-                rnic_tools::outln!("interface    {name}");
-                rnic_tools::outln!("waits        {why}");
-            }
-            Interface::Open(name) => {
-                let device = door.open_device(&name)?.device_info()?;
-                match as_json {
-                    true => list.push(info(&device)),
-                    false => tell(&device),
-                }
-            }
-        }
-    }
-    if as_json {
-        rnic_tools::outln!("{}", Value::from(list));
-    }
-    Ok(())
-}
-
-fn info(device: &DeviceInfo) -> Value {
-    json!({
-        "interface": device.interface,
-        "xdp_mode": device.xdp_mode,
-        "addresses": device.addresses,
-        "mtu": device.mtu,
-        "queues": device.queues,
-        "max_sge": device.max_sge,
-        "max_inline": device.max_inline,
-        "max_queue_depth": device.max_queue_depth,
-    })
-}
-
-fn tell(device: &DeviceInfo) {
-    let addresses: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
-    rnic_tools::outln!("interface    {}", device.interface);
-    rnic_tools::outln!("XDP mode     {}", device.xdp_mode);
-    rnic_tools::outln!("addresses    {}", addresses.join(", "));
-    rnic_tools::outln!("MTU          {} bytes", device.mtu);
-    rnic_tools::outln!("RX queues    {}", device.queues);
-    rnic_tools::outln!("elements     {} a work request", device.max_sge);
-    rnic_tools::outln!("inline       {} bytes a work request", device.max_inline);
-    rnic_tools::outln!("queue depth  {} work requests", device.max_queue_depth);
-}
-
-/// The objects of one kind of all devices, one device after the other: this client shows among them.
-fn objects(door: &Door, kind: Kind) -> Result<Vec<Shown>, ToolError> {
-    if kind == Kind::Limits {
-        let limits = first(door)?.inspect(kind)?.into_iter();
-        let shown = limits.map(|object| Shown {
-            interface: None,
-            object,
-        });
-        return Ok(shown.collect());
-    }
-    let mut all = Vec::new();
-    for name in door.devices()? {
-        let context = door.open_device(&name)?;
-        let interface = context.device_info()?.interface;
-        let found = context.inspect(kind)?.into_iter();
-        all.extend(found.map(|object| Shown {
-            interface: Some(interface.clone()),
-            object,
-        }));
-    }
-    Ok(all)
-}
-
-fn list(door: &Door, kind: Kind, which: &Which, as_json: bool) -> Result<(), ToolError> {
-    let mut objects = objects(door, kind)?;
-    if let Some(client) = which.client {
-        objects.retain(|shown| show::owner(&shown.object) == Some(ClientId(client)));
-    }
-    if let Some(wanted) = which.number {
-        objects.retain(|shown| show::number(&shown.object) == Some(wanted));
-        let shown = the_only(&objects, wanted)?;
-        if !as_json {
-            details(&show::json(shown), "");
-            return Ok(());
-        }
-    }
-    if as_json {
-        let list: Vec<Value> = objects.iter().map(show::json).collect();
-        rnic_tools::outln!("{}", Value::from(list));
-        return Ok(());
-    }
-    let programs = match kind {
-        Kind::Clients => Programs::of(&objects),
-        _ => Programs::of(&self::objects(door, Kind::Clients)?),
-    };
-    rnic_tools::out!("{}", show::table(kind, &objects, &programs));
-    Ok(())
-}
-
-/// Each device counts its connections for itself.
-fn the_only(found: &[Shown], wanted: u32) -> Result<&Shown, ToolError> {
-    match found {
-        [one] => Ok(one),
-        [] => Err(ToolError::Usage(format!(
-            "there is no {wanted}, or it is not yours to see"
-        ))),
-        several => {
-            let interfaces = several.iter().filter_map(|one| one.interface.clone());
-            let interfaces: Vec<String> = interfaces.collect();
-            Err(ToolError::Usage(format!(
-                "there is a {wanted} on each of the interfaces {}: say which with --device",
-                interfaces.join(", ")
-            )))
-        }
-    }
-}
-
-/// All fields of an object, one a line.
-fn details(value: &Value, before: &str) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match value {
-                    Value::Object(_) | Value::Array(_) => {
-                        rnic_tools::outln!("{before}{name}");
-                        details(value, &format!("{before}  "));
-                    }
-                    Value::String(text) => rnic_tools::outln!("{before}{name:22} {text}"),
-                    Value::Null => rnic_tools::outln!("{before}{name:22} -"),
-                    other => rnic_tools::outln!("{before}{name:22} {other}"),
-                }
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| details(value, before)),
-        Value::String(text) => rnic_tools::outln!("{before}{text}"),
-        other => rnic_tools::outln!("{before}{other}"),
-    }
-}
-
 fn remove(door: &Door, what: &What, as_json: bool) -> Result<(), ToolError> {
     let (kind, number) = match *what {
         What::Client { number } => (Kind::Clients, number),
         What::Connection { number } => (Kind::Connections, number),
     };
-    let mut objects = objects(door, kind)?;
+    let mut objects = Devices::open(door)?.objects(kind)?;
     objects.retain(|shown| show::number(&shown.object) == Some(number));
-    let found = the_only(&objects, number)?;
+    let found = lists::the_only(&objects, number)?;
     let order = match &found.object {
         Object::Connection(one) => Order::DropConnection {
             connection: number,
@@ -375,15 +233,6 @@ fn done(as_json: bool) {
     if as_json {
         rnic_tools::outln!("{}", json!({ "done": true }));
     }
-}
-
-/// Decimal, or hexadecimal as regions are shown.
-fn number(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| "give a number as the list shows it".to_owned())
 }
 
 impl Level {

@@ -17,11 +17,18 @@ fn client() -> Shown {
         uid: 1000,
         gid: 1000,
         program: "kv".to_owned(),
-        holds: vec![Holding {
-            name: "queue_pairs".to_owned(),
-            held: 2,
-            limit: 1024,
-        }],
+        holds: vec![
+            Holding {
+                name: "queue_pairs".to_owned(),
+                held: 2,
+                limit: 1024,
+            },
+            Holding {
+                name: "registered_bytes".to_owned(),
+                held: 3 << 29,
+                limit: 64 << 30,
+            },
+        ],
         refused: 0,
     }))
 }
@@ -44,18 +51,29 @@ fn queue_pair() -> Shown {
     }))
 }
 
+fn shown_to_people(kind: Kind, object: &Shown, several: bool) -> String {
+    let programs = Programs::of(&[client()]);
+    table(kind, std::slice::from_ref(object), &programs, several).text(None)
+}
+
 #[test]
 fn people_see_the_program_beside_its_client_and_what_it_holds_of_its_limits() {
-    let programs = Programs::of(&[client()]);
-    let shown = table(Kind::QueuePairs, &[queue_pair()], &programs).to_string();
+    let shown = shown_to_people(Kind::QueuePairs, &queue_pair(), false);
     assert!(shown.contains("3 (kv)"), "{shown}");
     assert!(
-        shown.contains("198.18.0.1:7000 - [2001:db8::2]:7"),
+        shown.contains("198.18.0.1:7000  [2001:db8::2]:7"),
         "{shown}"
     );
-    let shown = table(Kind::Clients, &[client()], &programs).to_string();
+    let shown = shown_to_people(Kind::Clients, &client(), false);
     assert!(shown.contains("2/1024"), "{shown}");
-    assert!(shown.contains("eth1"), "{shown}");
+    assert!(shown.contains("1.5 GiB/64 GiB"), "{shown}");
+}
+
+#[test]
+fn the_interface_is_shown_where_there_are_several() {
+    let shown = |several| shown_to_people(Kind::Clients, &client(), several);
+    assert!(shown(true).contains("eth1"));
+    assert!(!shown(false).contains("eth1"));
 }
 
 /// Programs depend on these names: a change of one is a change of the interface.
@@ -96,13 +114,9 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         bytes: 8192,
     }));
     assert!(json(&region).get("key").is_none() && json(&region).get("stag").is_none());
-    let shown = table(
-        Kind::Regions,
-        std::slice::from_ref(&region),
-        &Programs::default(),
-    );
-    assert!(shown.to_string().contains("0x000012"), "{shown}");
-    assert!(shown.to_string().contains("adopted"), "{shown}");
+    let shown = shown_to_people(Kind::Regions, &region, false);
+    assert!(shown.contains("0x000012"), "{shown}");
+    assert!(shown.contains("adopted"), "{shown}");
     assert_eq!(json(&region)["memory"], "adopted");
     assert_eq!(number(&region.object), Some(0x12));
     assert_eq!(owner(&region.object), Some(ClientId(3)));
@@ -120,7 +134,7 @@ fn a_limit_whose_use_is_not_told_has_a_dash() {
         interface: None,
         object,
     };
-    let shown = table(Kind::Limits, &[limit], &Programs::default()).to_string();
+    let shown = shown_to_people(Kind::Limits, &limit, true);
     let cells: Vec<_> = shown.lines().last().unwrap().split_whitespace().collect();
     assert_eq!(cells, ["device", "clients", "-", "256"]);
 }
