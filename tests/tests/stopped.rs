@@ -3,7 +3,7 @@
 
 use rnic::{
     CompletionQueue, DisconnectReason, Error, Listener, ProtectionDomain, QpConfig, QpState,
-    QueuePair, WcStatus, WorkCompletion, WorkRequest,
+    QueuePair, RefusalCode, WcStatus, WorkCompletion, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Signal};
@@ -81,6 +81,9 @@ fn a_peer_that_does_not_answer_holds_the_end_up_for_so_long_only() {
 fn assert_gone<T>(what: &str, result: Result<T, Error>) {
     match result {
         Err(Error::DaemonGone | Error::Disconnected { .. }) => {}
+        Err(Error::SessionEnded(why)) => {
+            assert_eq!(why.code, RefusalCode::ShuttingDown, "{what}: {why}")
+        }
         Err(other) => panic!("{what}: {other}"),
         Ok(_) => panic!("{what} went well without a daemon"),
     }

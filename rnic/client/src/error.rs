@@ -21,7 +21,7 @@ pub enum Error {
     /// No daemon could be used; the socket of one is there, but this user may not use it.
     #[error("{0}")]
     NotPermitted(NotFound),
-    /// The daemon ended, or took this client's objects away without a reason that reached it. Or this process
+    /// The daemon ended, or took this client's objects away, without a reason that reached it. Or this process
     /// is a child after fork(2), and its parent opened the context, which goes on there. Nothing of this
     /// context works here any more: open another.
     #[error(
@@ -29,7 +29,7 @@ pub enum Error {
          parent (fork(2)); see the daemon's log, then open the context again"
     )]
     DaemonGone,
-    /// The daemon took this client's objects away, and says why. Nothing of this context works any
+    /// The daemon took this client's objects away, or ends, and says why. Nothing of this context works any
     /// more: open another.
     #[error("the RNIC daemon ended this client's session: {0}")]
     SessionEnded(Refusal),
