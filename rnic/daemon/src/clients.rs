@@ -194,8 +194,8 @@ fn serve_until_gone(
 /// A first request, with the descriptors that came beside it, or what was wrong with it.
 type First = Result<Message<Request>, TransportError>;
 
-/// Answers a client's questions about devices, and carries out an administrator's orders, until it says something else: then it is a client of
-/// one of them, or is told why not. Gives what it said, or nothing when it only asked.
+/// Answers a client's questions about devices, and carries out an administrator's orders, until it says
+/// something else: then it is a client of one of them, or is told why not. Gives what it said, or nothing when it only asked.
 fn greet(
     (devices, reload): (&Devices, &Reload),
     credentials: Credentials,

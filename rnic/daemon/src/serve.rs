@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rnic_device::host::{Signal, Signals, privileges};
@@ -62,6 +64,9 @@ pub(crate) enum ServeError {
     /// Threads that close channels.
     #[error("can't start the thread that closes surplus clients' channels: {0}")]
     Closer(std::io::Error),
+    /// The thread that reloads.
+    #[error("can't start the thread that reads the configuration again: {0}")]
+    Reloads(std::io::Error),
     /// The wait for clients.
     #[error("can't wait for clients: {0}")]
     Wait(Errno),
@@ -95,7 +100,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     }
     let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
     SocketFile::clear(path)?;
-    let service = Service::from_environment();
+    let service = Arc::new(Service::from_environment());
     if let Some(first) = settings.devices.first() {
         open_files::raise(&first.limits);
     }
@@ -120,6 +125,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     log::info!("ready: listening on {}", path.display());
     let reload = Arc::new(Reload::new(cli, settings, devices.clone()));
     let mut clients = Clients::new(devices.clone(), reload.clone(), closer);
+    let reloads = start_reloads(service.clone(), reload.clone()).map_err(ServeError::Reloads)?;
     service.ready();
 
     let ended = accept_until_signal(
@@ -130,7 +136,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
             service: &service,
             devices: &devices,
         },
-        &reload,
+        &reloads,
     );
     service.stopping();
     drop(metrics);
@@ -181,12 +187,25 @@ impl Alive<'_> {
     }
 }
 
+/// Starts the thread that reloads when it is told to. Interfaces that are taken away may need seconds to close,
+/// and meanwhile clients are accepted, and the service manager is told that all is well. It ends with its sender.
+fn start_reloads(service: Arc<Service>, reload: Arc<Reload>) -> std::io::Result<SyncSender<()>> {
+    let (reloads, told) = sync_channel(1);
+    let thread = Builder::new().name("rnicd-reload".to_owned());
+    thread.spawn(move || {
+        for () in told {
+            service.reloading(|| reload.signalled());
+        }
+    })?;
+    Ok(reloads)
+}
+
 fn accept_until_signal(
     socket: &SocketFile,
     signals: &Signals,
     clients: &mut Clients,
     alive: &Alive<'_>,
-    reload: &Reload,
+    reloads: &SyncSender<()>,
 ) -> Result<(), ServeError> {
     let period = alive.service.period();
     let mut due = period.map(|period| Instant::now() + period);
@@ -216,7 +235,8 @@ fn accept_until_signal(
         }
         let client_waits = !fds[0].revents().is_empty();
         match signals.take() {
-            Some(Signal::SIGHUP) => alive.service.reloading(|| reload.signalled()),
+            // If another waits already, it finds what the file says now.
+            Some(Signal::SIGHUP) => drop(reloads.try_send(())),
             Some(signal) => {
                 log::info!("{signal} came: ending");
                 return Ok(());

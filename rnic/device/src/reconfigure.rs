@@ -110,17 +110,22 @@ impl Devices {
             let Some(device) = slot.device() else {
                 continue;
             };
-            device.core().renew_peer_rules();
-            // One that stops meanwhile needs no settings.
-            if let Err(refusal) = device.core().reconfigure(&slot.config) {
-                log::debug!("{}: {refusal}", slot.config.interface);
-            }
+            device.core().renew(&slot.config);
         }
         devices
     }
 }
 
 impl Core {
+    /// Has it follow what may change while it is open.
+    pub(crate) fn renew(&self, config: &DeviceConfig) {
+        self.renew_peer_rules();
+        // One that stops meanwhile needs no settings.
+        if let Err(refusal) = self.reconfigure(config) {
+            log::debug!("{}: {refusal}", config.interface);
+        }
+    }
+
     fn reconfigure(&self, config: &DeviceConfig) -> Result<(), Refusal> {
         let timeouts = Timeouts {
             user_timeout: config.user_timeout,

@@ -73,11 +73,14 @@ pub(super) fn open_again(slots: &Slots, slot: &Slot, netlink: &Netlink) -> Resul
     });
     match opened {
         Ok(device) => {
-            let unwanted = slots
-                .change_one(slot.shard, |slot| slot.open(device.clone()))
-                .is_none();
-            if unwanted {
-                device.shutdown();
+            let wanted = slots.change_one(slot.shard, |slot| {
+                slot.open(device.clone());
+                slot.config.clone()
+            });
+            match wanted {
+                // A reload may have changed it while it was being opened.
+                Some(config) => device.core().renew(&config),
+                None => device.shutdown(),
             }
             Ok(())
         }
