@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::error::SteeringError;
+use crate::features::{Feature, FeatureState, Features};
 use crate::load::{Loadable, Variant};
 use crate::sys::{self, XdpFlag};
 
@@ -90,6 +91,10 @@ pub(crate) fn attach(
             Ok(link) => {
                 match &refused {
                     None => log::info!("XDP on {interface}: {mode} mode"),
+                    Some((of, why)) if *of == mode => log::info!(
+                        "XDP on {interface}: {mode} mode, without frames of several buffers, \
+                         because: {why}"
+                    ),
                     Some((_, why)) => {
                         log::warn!("XDP on {interface}: {mode} mode, because: {why}");
                     }
@@ -123,18 +128,37 @@ fn another_way_may_do(error: &SteeringError) -> bool {
 
 fn attach_error(interface: &str, mode: Mode, error: io::Error) -> SteeringError {
     let name = interface.to_owned();
+    let no_xdp = |advice| SteeringError::NoXdp {
+        interface: interface.to_owned(),
+        mode: mode.name(),
+        advice,
+    };
     match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP) => SteeringError::NoXdp {
-            interface: name,
-            mode: mode.name(),
-            advice: match mode {
-                Mode::Native => "the driver has none: use generic mode",
-                Mode::Generic => "use another interface, or a veth or bridge port in front of it",
-            },
-        },
+        // Drivers that join frames refuse with either.
+        Some(libc::EOPNOTSUPP | libc::EINVAL) if mode == Mode::Native && joins(interface) => {
+            no_xdp(format!(
+                "it joins received frames (LRO or hardware GRO), with which drivers refuse XDP: \
+                 `ethtool -K {interface} lro off rx-gro-hw off` first, or where that is fixed, \
+                 as in a virtual machine, the same on its host"
+            ))
+        }
+        Some(libc::EOPNOTSUPP) => no_xdp(String::from(match mode {
+            Mode::Native => "the driver has none: use generic mode",
+            Mode::Generic => "use another interface, or a veth or bridge port in front of it",
+        })),
         Some(libc::EBUSY | libc::EEXIST) => SteeringError::Occupied { interface: name },
         Some(libc::ENOSPC) => SteeringError::TooFewQueues { interface: name },
         Some(libc::ERANGE) => SteeringError::MtuTooLarge { interface: name },
         _ => SteeringError::kernel(interface, "attach the steering program", error),
     }
+}
+
+/// Whether an interface's driver or adapter joins received frames.
+fn joins(interface: &str) -> bool {
+    // One that can't be asked has neither.
+    Features::of(interface).is_ok_and(|features| {
+        [Feature::Lro, Feature::GroHw]
+            .into_iter()
+            .any(|feature| features.state(feature) != FeatureState::Off)
+    })
 }

@@ -41,7 +41,7 @@ pub enum SteeringError {
         /// The mode asked for.
         mode: &'static str,
         /// What to do.
-        advice: &'static str,
+        advice: String,
     },
     /// ENOSPC: the driver has too few queues for XDP.
     #[error(

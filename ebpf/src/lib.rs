@@ -33,6 +33,7 @@
 mod attach;
 mod claim;
 mod error;
+mod features;
 mod flood;
 mod icmp;
 mod load;
@@ -46,6 +47,7 @@ mod tap;
 pub use attach::{Mode, ModePreference};
 pub use claim::{MAX_CLAIMS, Protocol};
 pub use error::SteeringError;
+pub use features::{Feature, FeatureState, Features};
 pub use flood::{FloodLimits, KnownFlows, Rate};
 pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;

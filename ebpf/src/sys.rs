@@ -15,7 +15,16 @@ const BPF_LINK_CREATE: libc::c_int = 28;
 /// `BPF_XDP` of `enum bpf_attach_type` in linux/bpf.h.
 const BPF_XDP: u32 = 37;
 /// linux/ethtool.h.
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// The set of strings that are features' names, of `enum ethtool_stringset`.
+const ETH_SS_FEATURES: u32 = 4;
+/// `ETH_GSTRING_LEN`.
+const STRING_BYTES: usize = 32;
+/// Bytes before the strings in `struct ethtool_gstrings`.
+const STRINGS_HEADER: usize = 12;
 
 /// How the kernel is to run an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +110,79 @@ pub(crate) fn channels(interface: &str) -> io::Result<Channels> {
         command: ETHTOOL_GCHANNELS,
         ..Channels::default()
     };
+    // SAFETY: for this command the kernel reads and writes one `ethtool_channels`.
+    unsafe { ethtool(interface, (&raw mut channels).cast()) }?;
+    Ok(channels)
+}
+
+/// 32 features, a bit for each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FeatureWord {
+    /// Those that may be changed.
+    pub(crate) available: u32,
+    /// Those that are on.
+    pub(crate) active: u32,
+}
+
+/// The names of all features that the kernel knows, whatever the interface has (`ETHTOOL_GSTRINGS`).
+pub(crate) fn feature_names(interface: &str) -> io::Result<Vec<String>> {
+    /// `struct ethtool_sset_info` for one set.
+    #[repr(C)]
+    struct SetInfo {
+        command: u32,
+        reserved: u32,
+        mask: u64,
+        count: u32,
+    }
+    let mut info = SetInfo {
+        command: ETHTOOL_GSSET_INFO,
+        reserved: 0,
+        mask: 1 << ETH_SS_FEATURES,
+        count: 0,
+    };
+    // SAFETY: for one set the kernel reads and writes one `ethtool_sset_info` with one count.
+    unsafe { ethtool(interface, (&raw mut info).cast()) }?;
+    if info.mask == 0 {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    // `struct ethtool_gstrings`: command, set and number, then as many strings.
+    let mut strings = vec![0; STRINGS_HEADER + info.count as usize * STRING_BYTES];
+    strings[..8].copy_from_slice(
+        [ETHTOOL_GSTRINGS, ETH_SS_FEATURES]
+            .map(u32::to_ne_bytes)
+            .as_flattened(),
+    );
+    // SAFETY: the kernel writes a header and as many strings as it has just said, a number that it was
+    // built with.
+    unsafe { ethtool(interface, strings.as_mut_ptr().cast()) }?;
+    let name = |bytes: &[u8]| {
+        let end = bytes.iter().position(|byte| *byte == 0);
+        String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    };
+    let names = strings[STRINGS_HEADER..].chunks(STRING_BYTES);
+    Ok(names.map(name).collect())
+}
+
+/// The first `count` features of an interface (`ETHTOOL_GFEATURES`), in the order of their names.
+pub(crate) fn features(interface: &str, count: usize) -> io::Result<Vec<FeatureWord>> {
+    let blocks = count.div_ceil(32);
+    // `struct ethtool_gfeatures`: command and number of blocks, then these.
+    let mut words = vec![0_u32; 2 + 4 * blocks];
+    words[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
+    // SAFETY: the kernel writes the header and no more blocks than the header says.
+    unsafe { ethtool(interface, words.as_mut_ptr().cast()) }?;
+    // `struct ethtool_get_features_block`: available, requested, active, never changed.
+    let (blocks, _) = words[2..].as_chunks();
+    let word = |&[available, _, active, _]: &[u32; 4]| FeatureWord { available, active };
+    Ok(blocks.iter().map(word).collect())
+}
+
+/// Makes one request of ethtool's for an interface of the thread's network namespace.
+///
+/// # Safety
+///
+/// `data` is a structure as the command in its first four bytes has it, which the kernel may read and write.
+unsafe fn ethtool(interface: &str, data: *mut libc::c_char) -> io::Result<()> {
     // SAFETY: `ifreq` is plain old data: all zeros is a value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let name = interface.as_bytes();
@@ -111,16 +193,16 @@ pub(crate) fn channels(interface: &str) -> io::Result<Channels> {
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    request.ifr_ifru.ifru_data = data;
     let socket = datagram_socket()?;
-    // SAFETY: for SIOCETHTOOL with this command the kernel reads and writes one `ifreq` and the
-    // one `ethtool_channels` that it points to; both outlive the call.
+    // SAFETY: for SIOCETHTOOL the kernel reads and writes one `ifreq` and the structure that it points to;
+    // the caller vouches for that one.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(channels)
+    Ok(())
 }
 
 fn datagram_socket() -> io::Result<OwnedFd> {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use common::{LEFT, LEFT_V4, RIGHT, RIGHT_V4, RIGHT_V6, VethPair, enter, without_privilege};
 use rnic_steering::{
-    FloodLimits, Mode, ModePreference, Protocol, Steering, SteeringError, Tap, number_of_rx_queues,
+    Feature, FeatureState, Features, FloodLimits, Mode, ModePreference, Protocol, Steering,
+    SteeringError, Tap, number_of_rx_queues,
 };
 
 const PORT: u16 = 7471;
@@ -48,6 +49,37 @@ fn a_veth_gets_native_mode_and_nothing_is_left_when_steering_is_dropped() {
     drop(steering);
     let link = pair.ip_right(&["link", "show", "dev", RIGHT]);
     assert!(!has_xdp(&link), "{link}");
+}
+
+#[test]
+fn features_are_what_ethtool_sets() {
+    let pair = VethPair::new(1, 1);
+    pair.enter_right();
+    for (feature, set) in [
+        (Feature::Gro, FeatureState::On),
+        (Feature::Gro, FeatureState::Off),
+        (Feature::Tso, FeatureState::Off),
+        (Feature::Tso6, FeatureState::Off),
+        (Feature::Tso, FeatureState::On),
+        (Feature::Tso6, FeatureState::On),
+    ] {
+        let value = if set == FeatureState::On { "on" } else { "off" };
+        let status = Command::new("ethtool")
+            .args(["-K", RIGHT, feature.option(), value])
+            .status();
+        assert!(status.unwrap().success(), "{feature:?} {value}");
+        assert_eq!(
+            Features::of(RIGHT).unwrap().state(feature),
+            set,
+            "{feature:?}"
+        );
+    }
+    // A veth joins nothing by itself.
+    let features = Features::of(RIGHT).unwrap();
+    assert_eq!(features.state(Feature::Lro), FeatureState::Off);
+    assert_eq!(features.state(Feature::GroHw), FeatureState::Off);
+    let error = Features::of("absent0").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
 }
 
 #[test]

@@ -77,6 +77,33 @@ fn list(command: Command) -> Vec<Value> {
 }
 
 #[test]
+fn an_operator_is_told_at_the_start_what_would_hand_over_joined_frames() {
+    let pair = pair("joined");
+    let namespace = &pair.a.namespace;
+    for line in [
+        "ip link add mac0 link rnic0 type macvlan",
+        "ip address add 198.18.77.1/24 dev mac0",
+        "ip link set mac0 up",
+        "ethtool -K rnic0 gro on",
+    ] {
+        let (program, arguments) = line.split_once(' ').expect("arguments");
+        let command = namespace.command(program);
+        run(command.args(arguments.split(' ')));
+    }
+    let generic = DaemonOptions {
+        mode: Some("generic"),
+        ..DaemonOptions::default()
+    };
+    let socket = pair.lab.directory().join("mac0.sock");
+    let daemon = Daemon::serve(namespace, "mac0", &socket, &generic);
+    let said = "interface mac0: rnic0, from which it gets frames, joins received frames (gro), and \
+                such frames are lost: `ethtool -K rnic0 gro off`";
+    assert!(daemon.log().contains(said), "{}", daemon.log());
+    // In native mode on a veth nothing does.
+    assert!(!pair.daemon_a.log().contains("frames are lost"));
+}
+
+#[test]
 fn an_operator_sees_who_is_connected_to_whom_and_ends_it() {
     let pair = pair("operator");
     let (a, b) = connected(&pair);

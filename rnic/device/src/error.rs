@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rnic_steering::SteeringError;
-use rnic_xsk::XskError;
+use rnic_xsk::{KernelFeature, XskError};
 
 /// Why [`crate::Device::open`] failed: what was asked, what was found, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,23 @@ pub enum DeviceError {
         mtu: u32,
         /// What it may have, bytes.
         most: u32,
+    },
+    /// This kernel is too old for what is asked.
+    #[error(
+        "interface {interface}: {asked} needs {feature}, which this Linux {release} does not have: \
+         {advice}"
+    )]
+    KernelLacks {
+        /// Its name.
+        interface: String,
+        /// What was asked.
+        asked: String,
+        /// What that needs.
+        feature: KernelFeature,
+        /// The kernel's release.
+        release: String,
+        /// What to do.
+        advice: String,
     },
     /// The number of queues is wrong.
     #[error(

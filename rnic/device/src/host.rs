@@ -8,6 +8,7 @@ pub(crate) mod cgroup;
 pub(crate) mod changes;
 pub(crate) mod icmp;
 pub(crate) mod interface;
+pub(crate) mod joined_frames;
 pub(crate) mod link_state;
 pub(crate) mod neighbour;
 pub(crate) mod netlink;

@@ -23,6 +23,7 @@ mod options;
 #[allow(unsafe_code)]
 mod rings;
 
+pub(crate) use options::prefer_busy_poll;
 use rings::{ReceiveSide, TransmitSide};
 
 /// Who copies a frame between driver and UMEM.

@@ -2,7 +2,8 @@
 
 use rnic_steering::{FloodLimits, ModePreference, Steering, SteeringError};
 use rnic_xsk::{
-    BusyPoll, ChunkSize, FramePool, Umem, UmemConfig, XskError, XskPort, XskPortConfig,
+    BusyPoll, ChunkSize, FramePool, KernelFeature, Umem, UmemConfig, XskError, XskPort,
+    XskPortConfig,
 };
 
 use super::interface::Interface;
@@ -60,16 +61,24 @@ impl Sockets {
     ///
     /// # Errors
     ///
-    /// When the MTU is too large for any.
+    /// When the MTU is too large for any, or for this kernel.
     pub fn chunk(interface: &Interface) -> Result<ChunkSize, DeviceError> {
-        ChunkSize::for_mtu(interface.defaults.mtu).map_err(|error| match error {
+        let mtu = interface.defaults.mtu;
+        let chunk = ChunkSize::for_mtu(mtu).map_err(|error| match error {
             XskError::MtuTooLarge { mtu, most } => DeviceError::MtuTooLarge {
                 interface: interface.name.clone(),
                 mtu,
                 most,
             },
             source => DeviceError::Xsk { source },
-        })
+        })?;
+        if chunk.chunks() > 1 {
+            let most = ChunkSize::Bytes4096.largest_mtu();
+            let advice = format!("`ip link set dev {} mtu {most}` or less", interface.name);
+            let asked = format!("an MTU of {mtu} bytes");
+            kernel_has(KernelFeature::SeveralBuffers, interface, asked, advice)?;
+        }
+        Ok(chunk)
     }
 
     /// How many RX queues the interface has.
@@ -100,6 +109,10 @@ impl Sockets {
             completion_ring: config.tx_ring,
             ..UmemConfig::default()
         };
+        if config.busy_poll.is_some() {
+            let (asked, advice) = ("busy polling".to_owned(), "open it without".to_owned());
+            kernel_has(KernelFeature::PreferBusyPoll, interface, asked, advice)?;
+        }
         let failed = |error| xsk_error(interface, error);
         let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
         let mut ports = Vec::new();
@@ -119,6 +132,43 @@ impl Sockets {
         }
         Ok(Self { umem, pool, ports })
     }
+}
+
+/// The error when what is asked needs a feature that this kernel is without.
+fn kernel_has(
+    feature: KernelFeature,
+    interface: &Interface,
+    asked: String,
+    advice: String,
+) -> Result<(), DeviceError> {
+    match feature.is_missing() {
+        false => Ok(()),
+        true => Err(DeviceError::KernelLacks {
+            interface: interface.name.clone(),
+            asked,
+            feature,
+            release: release(),
+            advice,
+        }),
+    }
+}
+
+/// Says in the log, in one line, what this kernel is without.
+pub(crate) fn report_missing_features() {
+    let missing: Vec<String> = KernelFeature::ALL
+        .into_iter()
+        .filter(|feature| feature.is_missing())
+        .map(|feature| feature.to_string())
+        .collect();
+    if !missing.is_empty() {
+        log::info!("Linux {} is without {}", release(), missing.join(" and "));
+    }
+}
+
+/// The kernel's, as `uname -r` has it.
+fn release() -> String {
+    let uname = rustix::system::uname();
+    uname.release().to_string_lossy().into_owned()
 }
 
 pub(crate) fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use rnic_ipc::control::RefusalCode;
 use rnic_net::PathDefaults;
+use rnic_steering::Mode;
 use rustix::thread::LinkNameSpaceType;
 
 use super::address::addresses;
 use super::interface::Interface;
+use super::joined_frames;
 use super::neighbour;
 use super::netlink::Netlink;
 use super::route::Route;
@@ -120,6 +122,55 @@ fn an_interface_is_found_by_name_and_others_are_named_errors() {
     assert!(
         matches!(error, DeviceError::InterfaceDown { .. }),
         "{error}"
+    );
+    drop(lab);
+}
+
+#[test]
+fn interfaces_that_join_frames_before_generic_xdp_sees_them_are_named() {
+    let lab = Lab::new("joined");
+    let netlink = Netlink::open().unwrap();
+    ip(&format!(
+        "-n {} link add mac0 link veth0 type macvlan",
+        lab.near
+    ));
+    ip(&format!("-n {} link add bridge0 type bridge", lab.near));
+    ip(&format!("-n {} link set veth2 master bridge0", lab.near));
+    for name in ["mac0", "bridge0"] {
+        ip(&format!("-n {} link set {name} up", lab.near));
+    }
+    let ethtool = |arguments: &str| {
+        let status = Command::new("ethtool")
+            .args(arguments.split_whitespace())
+            .status();
+        assert!(status.unwrap().success(), "ethtool {arguments}");
+    };
+    let found = |name: &str, mode| {
+        let interface = Interface::find(&netlink, name).unwrap();
+        joined_frames::find(&netlink, &interface, mode)
+    };
+    for (name, set_on, set_off) in [
+        // What a macvlan is of, a port of a bridge, and the other end of a veth.
+        ("mac0", "-K veth0 gro on", "-K veth0 gro off"),
+        ("bridge0", "-K veth2 gro on", "-K veth2 gro off"),
+        ("veth1", "-K veth2 tso on", "-K veth2 tso off"),
+    ] {
+        ethtool(set_on);
+        let lines = found(name, Mode::Generic);
+        assert!(
+            lines.len() == 1 && lines[0].contains(&format!("`ethtool {set_off}`")),
+            "{name}: {lines:?}"
+        );
+        ethtool(set_off);
+        assert_eq!(found(name, Mode::Generic), Vec::<String>::new(), "{name}");
+    }
+    // Its other end is in the other namespace. A veth's own GRO comes after XDP.
+    ethtool("-K veth0 gro on");
+    assert_eq!(found("veth0", Mode::Native), Vec::<String>::new());
+    let lines = found("veth0", Mode::Generic);
+    assert!(
+        lines.len() == 1 && lines[0].contains("another network namespace"),
+        "{lines:?}"
     );
     drop(lab);
 }

@@ -19,13 +19,18 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Turns busy polling on.
 pub(super) fn set_busy_poll(socket: BorrowedFd<'_>, wanted: BusyPoll) -> io::Result<()> {
     let microseconds = wanted.microseconds.min(i32::MAX as u32) as libc::c_int;
-    set(socket, SO_PREFER_BUSY_POLL, 1)?;
+    prefer_busy_poll(socket)?;
     set(socket, libc::SO_BUSY_POLL, microseconds)?;
     set(
         socket,
         SO_BUSY_POLL_BUDGET,
         libc::c_int::from(wanted.budget),
     )
+}
+
+/// Has the kernel leave the driver's interrupts off while the socket's owner polls.
+pub(crate) fn prefer_busy_poll(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, SO_PREFER_BUSY_POLL, 1)
 }
 
 fn set(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
