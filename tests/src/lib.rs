@@ -17,6 +17,7 @@ pub mod footprint;
 pub mod huge_pages;
 pub mod interop;
 pub mod kernel_comparison;
+pub mod kernels;
 pub mod lab;
 pub mod linksim;
 pub mod pair;

@@ -25,17 +25,38 @@ use machine::Share;
 /// How long the machine may take to come up by emulation, on cores that others use too.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
+/// Whose kernel the machine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeerKernel {
+    /// That of the Debian release that the tests run on.
+    #[default]
+    Stable,
+    /// That of the release's backports.
+    Backports,
+}
+
 /// How a peer is started.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     /// The driver and, for `siw_tunable`, what differs from its constants:
     /// `siw_tunable,peer_to_peer=1`.
     pub siw: String,
+    /// Which image.
+    pub kernel: PeerKernel,
+    /// Processors. On several of them siw now and then takes an FPDU's payload into its CRC twice.
+    pub processors: u32,
+    /// What differs from a network card without offloads: `,gso=on`.
+    pub network: String,
 }
 
 impl Default for PeerOptions {
     fn default() -> Self {
-        Self { siw: "siw".into() }
+        Self {
+            siw: "siw".into(),
+            kernel: PeerKernel::default(),
+            processors: 1,
+            network: String::new(),
+        }
     }
 }
 
@@ -52,7 +73,7 @@ impl Peer {
     /// Boots a peer at the outlet and waits until it takes commands.
     #[must_use]
     pub fn boot(lab: &Lab, outlet: &Outlet, options: &PeerOptions) -> Self {
-        let (process, share) = machine::boot(lab, outlet, &image(), &options.siw);
+        let (process, share) = machine::boot(lab, outlet, &image(options.kernel), options);
         Self {
             process,
             share: Arc::new(share),
@@ -121,10 +142,15 @@ impl Peer {
 }
 
 /// The directory of the image, which has to be of the present files.
-fn image() -> PathBuf {
+fn image(kernel: PeerKernel) -> PathBuf {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/build-image");
+    let of = match kernel {
+        PeerKernel::Stable => None,
+        PeerKernel::Backports => Some("--backports"),
+    };
     let found = Command::new(script)
         .arg("--find")
+        .args(of)
         .output()
         .unwrap_or_else(|error| panic!("can't run {script}: {error}"));
     assert!(

@@ -40,6 +40,8 @@ pub struct Outlet {
     pub v6: Ipv6Addr,
     /// MTU of the whole cable, in bytes of IP.
     pub mtu: u32,
+    /// Queues of the tap, each way.
+    pub queues: u32,
     /// The namespace that has [`ENDS`], with [`Wiring::Over`].
     pub middle: Option<Namespace>,
 }
@@ -47,6 +49,11 @@ pub struct Outlet {
 impl Lab {
     /// Adds a host, `.1` of a network of its own, whose cable ends in a tap for the machine `.2`.
     pub fn outlet(&mut self, wiring: Wiring, mtu: u32) -> (Host, Outlet) {
+        self.outlet_of_queues(wiring, mtu, 1)
+    }
+
+    /// The same, whose tap has several queues.
+    pub fn outlet_of_queues(&mut self, wiring: Wiring, mtu: u32, queues: u32) -> (Host, Outlet) {
         let options = LinkOptions {
             mtu,
             ..LinkOptions::default()
@@ -68,7 +75,11 @@ impl Lab {
                 (far, TAP)
             }
         };
-        namespace.ip(&["tuntap", "add", "dev", tap, "mode", "tap"]);
+        let mut add = vec!["tuntap", "add", "dev", tap, "mode", "tap"];
+        if queues > 1 {
+            add.push("multi_queue");
+        }
+        namespace.ip(&add);
         namespace.ip(&["link", "set", "dev", tap, "mtu", &mtu.to_string()]);
         if wiring != Wiring::Direct {
             pfifo(&near, &[INTERFACE]);
@@ -86,6 +97,7 @@ impl Lab {
             v4: host_v4(link, 2),
             v6: host_v6(link, 2),
             mtu,
+            queues,
             middle,
         };
         (host(near, link, 1), outlet)

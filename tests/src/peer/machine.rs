@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::BOOT_LIMIT;
+use super::{BOOT_LIMIT, PeerOptions};
 use crate::lab::{Lab, Outlet, Process};
 use crate::wait;
 
@@ -49,10 +49,15 @@ impl Share {
 }
 
 /// Boots the image, with KVM if that works on this machine.
-pub(super) fn boot(lab: &Lab, outlet: &Outlet, image: &Path, siw: &str) -> (Process, Share) {
+pub(super) fn boot(
+    lab: &Lab,
+    outlet: &Outlet,
+    image: &Path,
+    options: &PeerOptions,
+) -> (Process, Share) {
     let verdict = Verdict::of(image);
     if verdict.worth_trying() {
-        match start(lab, outlet, image, siw, Accelerator::Kvm, KVM_LIMIT) {
+        match start(lab, outlet, image, options, Accelerator::Kvm, KVM_LIMIT) {
             Ok(started) => {
                 verdict.note("kvm");
                 return started;
@@ -61,7 +66,7 @@ pub(super) fn boot(lab: &Lab, outlet: &Outlet, image: &Path, siw: &str) -> (Proc
         }
         verdict.note("tcg");
     }
-    start(lab, outlet, image, siw, Accelerator::Tcg, BOOT_LIMIT)
+    start(lab, outlet, image, options, Accelerator::Tcg, BOOT_LIMIT)
         .unwrap_or_else(|why| panic!("the peer did not come up: {why}"))
 }
 
@@ -112,7 +117,7 @@ fn start(
     lab: &Lab,
     outlet: &Outlet,
     image: &Path,
-    siw: &str,
+    options: &PeerOptions,
     accelerator: Accelerator,
     limit: Duration,
 ) -> Result<(Process, Share), String> {
@@ -127,8 +132,8 @@ fn start(
         .namespace
         .command("qemu-system-x86_64")
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-        // On several processors siw now and then takes an FPDU's payload into its CRC twice.
-        .args(["-machine", "q35", "-smp", "1", "-m", "1024"])
+        .args(["-machine", "q35", "-m", "1024"])
+        .args(["-smp", &options.processors.to_string()])
         .args(accelerator.arguments())
         .args(["-display", "none", "-serial"])
         .arg(format!("file:{}", shown(&console)))
@@ -137,7 +142,8 @@ fn start(
         .arg("-append")
         .arg(format!(
             "console=ttyS0 quiet panic=-1 nokaslr mitigations=off \
-             peer.siw={siw} peer.addr4={v4}/24 peer.addr6={v6}/64 peer.mtu={mtu}"
+             peer.siw={} peer.addr4={v4}/24 peer.addr6={v6}/64 peer.mtu={mtu}",
+            options.siw
         ))
         .args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"])
         // QEMU waits for the connection: the port is never closed while the machine runs.
@@ -155,18 +161,23 @@ fn start(
         .args(["-device", "virtio-9p-pci,fsdev=host,mount_tag=host"])
         .arg("-netdev")
         .arg(format!(
-            "tap,id=net,ifname={},script=no,downscript=no",
-            outlet.tap
+            "tap,id=net,ifname={},script=no,downscript=no,queues={}",
+            outlet.tap, outlet.queues
         ))
         .arg("-device")
-        .arg(network(mtu))
+        .arg(network(outlet) + &options.network)
         .spawn();
     come_up(process, directory, &bell, limit)
 }
 
 /// The network card: without offloads, for XDP sees frames as they are on the tap.
-fn network(mtu: u32) -> String {
+fn network(outlet: &Outlet) -> String {
+    let Outlet { mtu, queues, .. } = outlet;
     let mut device = format!("virtio-net-pci,netdev=net,host_mtu={mtu},csum=off,gso=off");
+    if *queues > 1 {
+        // An interrupt for each queue both ways, one for the control queue, one for changes.
+        device += &format!(",mq=on,vectors={}", 2 * queues + 2);
+    }
     for offload in ["csum", "tso4", "tso6", "ecn", "ufo"] {
         device += &format!(",guest_{offload}=off");
     }

@@ -79,6 +79,7 @@ fn programs_of_debian_meet_over_siw_and_over_the_rnic() {
 fn a_server_that_writes_first_works_with_a_siw_in_peer_to_peer_mode() {
     let siw = PeerOptions {
         siw: "siw_tunable,peer_to_peer=1".into(),
+        ..PeerOptions::default()
     };
     let native = DaemonOptions {
         mode: Some("native"),

@@ -160,6 +160,7 @@ fn siw_is_not_asked_for_markers(stand: &Interop, port: u16) {
 fn rping_holds_with_a_siw_that_asks_for_crcs_and_a_ready_to_receive() {
     let siw = PeerOptions {
         siw: "siw_tunable,peer_to_peer=1,mpa_crc_required=1".into(),
+        ..PeerOptions::default()
     };
     let stand = Interop::with(
         "rping-rtr",

@@ -39,6 +39,7 @@ pub fn peer_to_peer() -> Interop {
     };
     let siw = PeerOptions {
         siw: "siw_tunable,peer_to_peer=1".into(),
+        ..PeerOptions::default()
     };
     Interop::with("rtr", Wiring::Bridged, &native, &siw)
 }
