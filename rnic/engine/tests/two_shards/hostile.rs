@@ -17,7 +17,7 @@ use rnic_proto::Stag;
 use crate::impairment::Impairment;
 use crate::random::{Random, seeds};
 use crate::raw::{Duel, request, write_fpdu};
-use crate::side::{BASE, CLIENT, CQ, PD, SideConfig, pattern};
+use crate::side::{BASE, CLIENT, CQ, PD, Side, SideConfig, pattern};
 use crate::world::World;
 
 /// A raw peer in RDMA mode with a queue pair.
@@ -498,6 +498,33 @@ fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() 
     };
     assert!(message.contains("STag"), "{message}");
     assert_eq!(world.b.shard.counters().memory_faults, 1);
+}
+
+#[test]
+fn both_sides_are_told_of_a_terminate_by_its_name_and_number() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = world.connect();
+    world
+        .a
+        .post_work(qp_a, WrOpcode::Send, 1, 0, (Stag(0), 0), 8);
+    assert!(world.run_until(Duration::from_secs(1), |w| w.a.disconnected(qp_a).is_some()));
+    let told = |side: &Side| {
+        side.client_events().find_map(|event| match event {
+            Event::Disconnected { message, .. } => Some(message.clone()),
+            _ => None,
+        })
+    };
+    for (side, words) in [
+        (&world.a, "sent Terminate 0x1202: "),
+        (&world.b, "was told so by Terminate 0x1202: "),
+    ] {
+        let message = told(side).unwrap();
+        assert!(
+            message.contains(words) && message.contains("no receive is posted"),
+            "{message}"
+        );
+    }
+    assert!(world.b.disconnected(qp_b).is_some());
 }
 
 #[test]

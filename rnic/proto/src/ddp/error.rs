@@ -32,7 +32,7 @@ pub enum DdpError {
     #[error("untagged segment: invalid Queue Number")]
     InvalidQn,
     /// No buffer is posted for the message.
-    #[error("untagged segment: invalid MSN, no buffer available")]
+    #[error("untagged segment: invalid MSN, no buffer available (no receive is posted)")]
     NoBuffer,
     /// Not a message that may come now.
     #[error("untagged segment: invalid MSN, out of range")]

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use rnic_ipc::control::{DisconnectReason, Event};
 use rnic_ipc::id::{ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
+use rnic_proto::rdmap::TerminateError;
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent, SoftError};
 
@@ -302,6 +303,9 @@ impl Ctl {
                     DisconnectReason::TimedOut => dp.describe_timeout(&remote),
                     _ => describe(reason, &remote),
                 });
+                if is_terminated(reason) {
+                    log::info!("queue pair {qp}: {message}");
+                }
                 self.end_queue_pair(
                     dp,
                     qp,
@@ -385,6 +389,14 @@ fn is_unowned(conn: Option<&Conn>) -> bool {
     })
 }
 
+/// By one side's error, of which the other may know nothing but the Terminate's number.
+fn is_terminated(reason: DisconnectReason) -> bool {
+    matches!(
+        reason,
+        DisconnectReason::TerminateSent { .. } | DisconnectReason::TerminateReceived { .. }
+    )
+}
+
 /// For people.
 fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
     match reason {
@@ -399,10 +411,14 @@ fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
             format!("{peer} closed the connection in the middle of a message")
         }
         DisconnectReason::TerminateSent { control } => {
-            format!("a Terminate (control {control:#06x}) was sent to {peer}")
+            let error = TerminateError::from_control(control);
+            format!(
+                "{peer} sent what is in error, and was told so by Terminate {control:#06x}: {error}"
+            )
         }
         DisconnectReason::TerminateReceived { control } => {
-            format!("{peer} sent a Terminate (control {control:#06x})")
+            let error = TerminateError::from_control(control);
+            format!("{peer} sent Terminate {control:#06x}: {error}")
         }
         DisconnectReason::LocalError => {
             format!(
