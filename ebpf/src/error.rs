@@ -97,28 +97,28 @@ pub enum SteeringError {
         most: u32,
     },
     /// Anything else.
-    #[error("{interface}: {asked}: {source}")]
+    #[error("{interface}: {asked}: {cause}")]
     Kernel {
         /// On which interface.
         interface: String,
         /// What was asked.
         asked: &'static str,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
 impl SteeringError {
     /// The error for what the kernel said to `asked`.
-    pub(crate) fn kernel(interface: &str, asked: &'static str, source: io::Error) -> Self {
+    pub(crate) fn kernel(interface: &str, asked: &'static str, cause: io::Error) -> Self {
         let interface = interface.to_owned();
-        match source.raw_os_error() {
+        match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPrivilege { interface, asked },
             Some(libc::ENODEV) => Self::UnknownInterface { interface },
             _ => Self::Kernel {
                 interface,
                 asked,
-                source,
+                cause,
             },
         }
     }
@@ -129,11 +129,11 @@ impl SteeringError {
         asked: &'static str,
         error: &(dyn Error + 'static),
     ) -> Self {
-        let source = match find_errno(error) {
+        let cause = match find_errno(error) {
             Some(errno) => io::Error::from_raw_os_error(errno),
             None => io::Error::other(error.to_string()),
         };
-        Self::kernel(interface, asked, source)
+        Self::kernel(interface, asked, cause)
     }
 }
 

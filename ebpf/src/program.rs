@@ -75,10 +75,10 @@ impl Program {
         let failed = |error: &(dyn std::error::Error + 'static)| {
             SteeringError::from_aya(interface, "make the maps of the steering program", error)
         };
-        let hash_key = random_key().map_err(|source| SteeringError::Kernel {
+        let hash_key = random_key().map_err(|cause| SteeringError::Kernel {
             interface: interface.to_owned(),
             asked: "random numbers",
-            source,
+            cause,
         })?;
         let rates = limits.words();
         let mut ebpf = EbpfLoader::new()
@@ -123,10 +123,10 @@ impl Program {
                 reason: "its map FLOWS is no array".to_owned(),
             });
         };
-        KnownFlows::new(map.fd().as_fd(), self.hash_key).map_err(|source| SteeringError::Kernel {
+        KnownFlows::new(map.fd().as_fd(), self.hash_key).map_err(|cause| SteeringError::Kernel {
             interface: self.interface.clone(),
             asked: "map the table of known flows",
-            source,
+            cause,
         })
     }
 

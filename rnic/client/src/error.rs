@@ -1,4 +1,9 @@
 //! What can go wrong for a program that uses an RNIC, and what to do about it.
+//!
+//! An error's text says all of it, so it has no source that would say a part again.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -34,7 +39,7 @@ pub enum Error {
     #[error("the RNIC daemon ended this client's session: {0}")]
     SessionEnded(Refusal),
     /// The RNIC refused a request; the refusal says why.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(#[from] Refusal),
     /// A host name that does not resolve, or text that is no address.
     #[error("the address can't be used: {0}")]
@@ -56,7 +61,7 @@ pub enum Error {
         private_data: Vec<u8>,
     },
     /// The connection did not come about. The queue pair can't be used again.
-    #[error("the connection failed ({reason:?}): {message}")]
+    #[error("the connection failed: {message}")]
     ConnectFailed {
         /// For programs.
         reason: DisconnectReason,
@@ -64,7 +69,7 @@ pub enum Error {
         message: String,
     },
     /// The connection ended while something else was waited for.
-    #[error("the connection ended ({reason:?}): {message}")]
+    #[error("the connection ended: {message}")]
     Disconnected {
         /// For programs.
         reason: DisconnectReason,
@@ -142,7 +147,7 @@ pub enum Error {
     Work(#[from] WorkError),
     /// Shared memory could not be made or mapped.
     #[error("shared memory: {0}")]
-    Memory(#[from] ShmError),
+    Memory(ShmError),
     /// The daemon sent what this version can't understand.
     #[error("the RNIC daemon broke the protocol: {what}; are both of one version?")]
     Protocol {
@@ -177,6 +182,12 @@ impl From<TransportError> for Error {
             }
             error => Self::Transport(error),
         }
+    }
+}
+
+impl From<ShmError> for Error {
+    fn from(error: ShmError) -> Self {
+        Self::Memory(error)
     }
 }
 

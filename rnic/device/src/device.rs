@@ -66,31 +66,31 @@ impl Device {
             let thread = std::thread::Builder::new()
                 .name("rnic-events".to_owned())
                 .spawn(tell);
-            Some(thread.map_err(|source| DeviceError::Host {
+            Some(thread.map_err(|cause| DeviceError::Host {
                 what: "a thread for events",
-                source,
+                cause,
             })?)
         } else {
             None
         };
-        let icmp = core.read_icmp().map_err(|source| DeviceError::Host {
+        let icmp = core.read_icmp().map_err(|cause| DeviceError::Host {
             what: "a thread for ICMP errors",
-            source,
+            cause,
         })?;
         let follower = match core.netlink {
             Some(_) => {
                 Some(
-                    RouteMonitor::start(core.clone()).map_err(|source| DeviceError::Host {
+                    RouteMonitor::start(core.clone()).map_err(|cause| DeviceError::Host {
                         what: "a thread that follows routes and neighbours",
-                        source,
+                        cause,
                     })?,
                 )
             }
             None => None,
         };
-        let reaper = core.start_reaper().map_err(|source| DeviceError::Host {
+        let reaper = core.start_reaper().map_err(|cause| DeviceError::Host {
             what: "a thread that takes clients away",
-            source,
+            cause,
         })?;
         Ok(Arc::new(Self {
             core,

@@ -105,13 +105,13 @@ pub enum DeviceError {
         what: String,
     },
     /// XDP can't be had.
-    #[error("{source}")]
+    #[error(transparent)]
     Steering {
         /// Why.
         source: SteeringError,
     },
     /// AF_XDP sockets can't be had.
-    #[error("{source}")]
+    #[error(transparent)]
     Xsk {
         /// Why.
         source: XskError,
@@ -128,14 +128,14 @@ pub enum DeviceError {
     },
     /// The capture can't be written.
     #[error(
-        "capture file {path} can't be written: {source}: name a file in a directory that exists \
+        "capture file {path} can't be written: {cause}: name a file in a directory that exists \
          and may be written to"
     )]
     Capture {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel's netlink did not tell what is needed.
     #[error("the kernel can't give {asked}: {found}")]
@@ -146,12 +146,12 @@ pub enum DeviceError {
         found: String,
     },
     /// Something else that the kernel refused.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Host {
         /// What was being done.
         what: &'static str,
         /// Why not.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 

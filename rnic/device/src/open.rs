@@ -151,7 +151,7 @@ impl Opened {
 
 /// What the host refused.
 pub(crate) fn host(what: &'static str) -> impl FnOnce(std::io::Error) -> DeviceError {
-    move |source| DeviceError::Host { what, source }
+    move |cause| DeviceError::Host { what, cause }
 }
 
 /// The file that the configuration wants frames written to, and the end that takes them.
@@ -257,7 +257,7 @@ fn shard_config(
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|error| DeviceError::Host {
         what: "random numbers",
-        source: std::io::Error::other(error),
+        cause: std::io::Error::other(error),
     })?;
     // A clock before 1970 only makes captures look odd.
     let unix = SystemTime::now()

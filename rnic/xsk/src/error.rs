@@ -107,12 +107,12 @@ pub enum XskError {
         most: u32,
     },
     /// Anything else.
-    #[error("{request}: {source}")]
+    #[error("{request}: {cause}")]
     Kernel {
         /// What was asked.
         request: Request,
         /// The kernel's answer.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -128,12 +128,12 @@ pub(crate) fn refusal(request: Request, error: &(dyn std::error::Error + 'static
             Some(errno) => from_errno(request, errno),
             None => XskError::Kernel {
                 request,
-                source: io::Error::other(found.to_string()),
+                cause: io::Error::other(found.to_string()),
             },
         },
         None => XskError::Kernel {
             request,
-            source: io::Error::other(error.to_string()),
+            cause: io::Error::other(error.to_string()),
         },
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn from_errno(request: Request, errno: i32) -> XskError {
         },
         errno => XskError::Kernel {
             request,
-            source: io::Error::from_raw_os_error(errno),
+            cause: io::Error::from_raw_os_error(errno),
         },
     }
 }

@@ -29,9 +29,9 @@ impl CaptureFile {
         interface: &Interface,
         frame_size: usize,
     ) -> Result<(Self, Tap), DeviceError> {
-        let failed = |source| DeviceError::Capture {
+        let failed = |cause| DeviceError::Capture {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let file = File::create(path).map_err(failed)?;
         let begun = PcapngFile::begin(
@@ -54,9 +54,9 @@ impl CaptureFile {
                     log::error!("the capture to {} ends: {error}", log_path.display());
                 }
             })
-            .map_err(|source| DeviceError::Host {
+            .map_err(|cause| DeviceError::Host {
                 what: "a thread for the capture",
-                source,
+                cause,
             })?;
         let path = path.to_owned();
         Ok((

@@ -135,9 +135,9 @@ pub(super) fn reopen(
 fn start(slots: &Slots, config: DeviceConfig, shard: u8) -> Result<Arc<Device>, DeviceError> {
     let parts = open::open(config, shard)?.start(Vec::new())?;
     let core = Arc::new(Core::new(parts, slots.shared_prm().clone()));
-    let failed = |source| DeviceError::Host {
+    let failed = |cause| DeviceError::Host {
         what: "threads of an interface",
-        source,
+        cause,
     };
     // Its threads get what a device needs that is open, and no more.
     let started = std::thread::scope(|scope| {

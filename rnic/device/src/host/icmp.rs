@@ -52,8 +52,8 @@ impl IcmpSocket {
             match steering.icmp_errors(version) {
                 Ok(socket) => sockets.push(Self { version, socket }),
                 // A kernel without IPv6 has no ICMPv6 either.
-                Err(SteeringError::Kernel { source, .. })
-                    if source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
+                Err(SteeringError::Kernel { cause, .. })
+                    if cause.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {}
                 Err(error) => return Err(steering_error(interface, error)),
             }
         }
