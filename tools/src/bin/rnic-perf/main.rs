@@ -26,7 +26,7 @@ use serde::Serialize;
 
 /// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version)]
+#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
 struct Cli {
     #[command(subcommand)]
     role: Role,

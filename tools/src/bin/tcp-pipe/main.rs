@@ -24,7 +24,7 @@ use userspace_tcp::CongestionControl;
 /// (--keepalive). Linux answers with a reset, from a minute after its program closed. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
 /// ended it (the connection is reset then).
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version)]
+#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
 struct Cli {
     /// The interface.
     #[arg(long, value_name = "NAME")]
