@@ -135,6 +135,73 @@ fn tshark_reads_what_was_captured_while_the_daemon_ran() {
     assert_eq!(directions.len() as u64, found.frames);
 }
 
+/// `rnicctl capture -` in a shell's pipe, which has begun. Its exit status goes to the file `status`.
+#[track_caller]
+fn piped(pair: &Pair, reader: &str) -> Process {
+    let rnicctl = binary::path("rnicctl");
+    let line = format!(
+        "({} --socket {} capture - ; echo $? >{}) | {reader}",
+        rnicctl.display(),
+        pair.daemon_a.socket().display(),
+        path(pair, "status").display(),
+    );
+    let namespace = pair.daemon_a.namespace();
+    let process = namespace.command("sh").args(["-c", &line]).spawn();
+    wait::until("rnicctl captures", PATIENCE, || {
+        process.stderr().contains("capturing").then_some(())
+    });
+    process
+}
+
+#[test]
+fn a_reader_of_the_pipe_sees_frames_at_once_and_ends_the_capture_by_closing_it() {
+    let pair = pair("piped-capture");
+    let at = pair.b.address(Family::V4, PORT);
+    let ping = || {
+        let _server = tool::server(&pair.daemon_b, "rnic-ping", at, &[]);
+        let client = tool::client(&pair.daemon_a, "rnic-ping", at, &["--count", "5"]);
+        let _ = client.run().success();
+    };
+    // The reader leaves after so many bytes, long before a buffer is full of them.
+    let file = path(&pair, "piped.pcapng");
+    let running = piped(&pair, &format!("head -c 1000 >{}", file.display()));
+    ping();
+    wait::until("frames come through the pipe", PATIENCE, || {
+        (fs::metadata(&file).ok()?.len() == 1000).then_some(())
+    });
+    // The next frame finds the pipe closed.
+    ping();
+    let ended = running.finish(PATIENCE).success();
+    assert_eq!(fs::read_to_string(path(&pair, "status")).unwrap(), "0\n");
+    assert!(ended.stderr.contains("frames written"), "{ended}");
+
+    // As a file, but from the pipe; a signal to rnicctl ends it.
+    let reader = format!("tshark -c 4 -T fields -e ip.src -r - >{}", file.display());
+    let running = piped(&pair, &reader);
+    ping();
+    ping();
+    let _ = running.finish(PATIENCE).success();
+    let sources = fs::read_to_string(&file).unwrap();
+    let ours = pair.a.address(Family::V4, 0).ip().to_string();
+    assert_eq!(sources.lines().count(), 4, "{sources}");
+    assert!(sources.lines().any(|source| source == ours), "{sources}");
+}
+
+#[test]
+fn several_files_do_not_fit_a_pipe() {
+    let pair = pair("piped-ring");
+    let command = pair.daemon_a.namespace().command(binary::path("rnicctl"));
+    let refused = said(command, &pair.daemon_a, Path::new("-"), &["--size", "1M"]).run();
+    assert!(
+        !refused.status.success() && refused.stdout.is_empty(),
+        "{refused}"
+    );
+    assert!(
+        refused.stderr.contains("--size makes several files"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn a_filter_keeps_what_it_names_and_nothing_else() {
     let pair = pair("filter");

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,9 @@ pub struct Ring {
     pub files: usize,
 }
 
+/// The name of standard output, for a pipe.
+pub const STDOUT: &str = "-";
+
 /// A file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{} can't be written: {source}", path.display())]
@@ -33,6 +37,14 @@ pub struct TraceError {
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+impl TraceError {
+    /// Whether it was a pipe whose reader is gone.
+    #[must_use]
+    pub fn is_closed_pipe(&self) -> bool {
+        self.source.kind() == io::ErrorKind::BrokenPipe
+    }
 }
 
 /// The files of a capture.
@@ -53,7 +65,7 @@ pub struct Trace {
 
 impl Trace {
     /// Begins the first file: `base` itself, or with a ring `base` with a number before its
-    /// extension. `snap` is the most bytes of a frame, 0 for all.
+    /// extension. [`STDOUT`] without a ring is standard output. `snap` is the most bytes of a frame, 0 for all.
     ///
     /// # Errors
     ///
@@ -183,9 +195,14 @@ fn create(
     interface: &str,
     snap: u32,
 ) -> Result<PcapngFile<BufWriter<File>>, TraceError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(MODE);
-    let file = options.open(path);
+    let file = match path == Path::new(STDOUT) {
+        true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        false => {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(MODE);
+            options.open(path)
+        }
+    };
     let begun =
         file.and_then(|file| PcapngFile::begin(BufWriter::new(file), interface, None, snap));
     begun.map_err(|source| TraceError {

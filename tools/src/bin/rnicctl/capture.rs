@@ -1,14 +1,15 @@
 //! The RNIC's frames to pcapng files, until somebody or something ends it.
 
+use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use rnic::inspect::{Kind, Object};
 use rnic::{Capture, Context, Direction, Filter};
 use rnic_device::host::Signals;
-use rnic_tools::ctl::trace::{Ring, SIZE_MIN, Trace};
+use rnic_tools::ctl::trace::{Ring, SIZE_MIN, STDOUT, Trace, TraceError};
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::size;
 use serde_json::json;
@@ -23,7 +24,7 @@ const LOOK_EVERY: u32 = 256;
 /// What to capture, whereto, and until when.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The file; with --size NAME-00001.EXTENSION and so on
+    /// The file; with --size NAME-00001.EXTENSION and so on; - is standard output, for a pipe
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Only frames from and to this peer
@@ -65,6 +66,16 @@ pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Res
     let usage = |error: String| ToolError::Usage(error);
     let signals = Signals::block()
         .map_err(|errno| usage(format!("SIGINT can't be waited for (signalfd): {errno}")))?;
+    let piped = options.file == Path::new(STDOUT);
+    if piped && options.size.is_some() {
+        let why = "--size makes several files, and standard output (-) is one: leave it out, or name a file";
+        return Err(usage(why.to_owned()));
+    }
+    if piped && std::io::stdout().is_terminal() {
+        let why =
+            "a capture to standard output (-) is for a pipe, and this is a terminal: name a file";
+        return Err(usage(why.to_owned()));
+    }
     let filter = filter(context, options)?;
     let ring = options.size.map(|size| Ring {
         size,
@@ -77,21 +88,29 @@ pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Res
     let mut trace = Trace::begin(&options.file, ring, &interface, snap)
         .map_err(|error| usage(error.to_string()))?;
     rnic_tools::errln!("capturing, end with Ctrl-C");
-    let written = write(&mut capture, &mut trace, options, &signals);
+    let written = write(&mut capture, &mut trace, options, &signals)?;
     // The file is to be whole in any case.
     let ended = trace.end(capture.lost());
-    report(&trace, capture.lost(), as_json);
-    written?;
-    ended.map_err(|error| usage(error.to_string()))
+    let report = report(&trace, capture.lost(), as_json);
+    match piped {
+        true => rnic_tools::errln!("{report}"),
+        false => rnic_tools::outln!("{report}"),
+    }
+    match written.and(ended) {
+        // The reader of a pipe has seen enough.
+        Err(error) if piped && error.is_closed_pipe() => Ok(()),
+        other => other.map_err(|error| usage(error.to_string())),
+    }
 }
 
-/// Until a signal, the number of frames or the time ends it; and then what is under way.
+/// Until a signal, the number of frames or the time ends it; and then what is under way. The inner error is
+/// the file's.
 fn write(
     capture: &mut Capture,
     trace: &mut Trace,
     options: &Options,
     signals: &Signals,
-) -> Result<(), ToolError> {
+) -> Result<Result<(), TraceError>, ToolError> {
     let end = options.duration.map(|duration| Instant::now() + duration);
     let enough = |frames: u64| options.count.is_some_and(|count| frames >= count);
     let mut stopped = false;
@@ -102,8 +121,9 @@ fn write(
             // What came too late is no part of the capture.
             Some(_) if enough(trace.frames()) => false,
             Some(frame) => {
-                let written = trace.frame(&frame, lost);
-                written.map_err(|error| ToolError::Usage(error.to_string()))?;
+                if let Err(error) = trace.frame(&frame, lost) {
+                    return Ok(Err(error));
+                }
                 false
             }
             None => true,
@@ -113,15 +133,14 @@ fn write(
             continue;
         }
         looked = 0;
-        if quiet {
-            let flushed = trace.flush();
-            flushed.map_err(|error| ToolError::Usage(error.to_string()))?;
+        if quiet && let Err(error) = trace.flush() {
+            return Ok(Err(error));
         }
         let signal = signals.take();
         if stopped {
             // A second wish to end does not wait for the rest.
             if signal.is_some() {
-                return Ok(());
+                return Ok(Ok(()));
             }
             continue;
         }
@@ -131,22 +150,23 @@ fn write(
             stopped = true;
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
-fn report(trace: &Trace, lost: u64, as_json: bool) {
+fn report(trace: &Trace, lost: u64, as_json: bool) -> String {
     let (frames, bytes) = (trace.frames(), trace.bytes());
     let files: Vec<String> = trace
         .paths()
         .map(|path| path.display().to_string())
         .collect();
     if as_json {
-        let report = json!({ "frames": frames, "lost": lost, "bytes": bytes, "files": files });
-        rnic_tools::outln!("{report}");
+        json!({ "frames": frames, "lost": lost, "bytes": bytes, "files": files }).to_string()
     } else {
-        let bytes = size::show(bytes);
-        rnic_tools::outln!("{frames} frames written ({bytes}), {lost} lost");
-        files.iter().for_each(|file| rnic_tools::outln!("{file}"));
+        let first = format!(
+            "{frames} frames written ({}), {lost} lost",
+            size::show(bytes)
+        );
+        [&[first], &files[..]].concat().join("\n")
     }
 }
 
