@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context as Task, Poll};
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, Refusal};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::context::Inner;
 use crate::error::Error;
-use crate::reactor::{LazyWatch, Watch};
+use crate::reactor::{LazyWatch, Place, Watch};
 use crate::wait::{Deadline, LOOK_ROUND, lock};
 
 /// What was agreed when a connection came about.
@@ -256,25 +256,33 @@ impl Events {
         mut take: impl FnMut(&mut Boxes) -> Option<T>,
     ) -> Result<T, Error> {
         let place = self.watch()?.place();
-        poll_fn(|task| {
-            if context.is_parents() {
-                return Poll::Ready(Err(context.gone()));
-            }
-            context.drive();
-            place.take(task.waker());
-            let mut boxes = self.boxes();
-            if let Some(found) = take(&mut boxes) {
-                return Poll::Ready(Ok(found));
-            }
-            if boxes.closed {
-                context.set_gone();
-                return Poll::Ready(Err(boxes.gone()));
-            }
-            drop(boxes);
-            context.come_back(task);
-            Poll::Pending
-        })
-        .await
+        poll_fn(|task| self.poll(context, &place, task, &mut take)).await
+    }
+
+    /// One look of a future that waits at `place` until `take` finds what it looks for.
+    pub(crate) fn poll<T>(
+        &self,
+        context: &Inner,
+        place: &Place<'_>,
+        task: &Task<'_>,
+        take: impl FnOnce(&mut Boxes) -> Option<T>,
+    ) -> Poll<Result<T, Error>> {
+        if context.is_parents() {
+            return Poll::Ready(Err(context.gone()));
+        }
+        context.drive();
+        place.take(task.waker());
+        let mut boxes = self.boxes();
+        if let Some(found) = take(&mut boxes) {
+            return Poll::Ready(Ok(found));
+        }
+        if boxes.closed {
+            context.set_gone();
+            return Poll::Ready(Err(boxes.gone()));
+        }
+        drop(boxes);
+        context.come_back(task);
+        Poll::Pending
     }
 
     /// Sorts what is on the socket and tells those who wait.

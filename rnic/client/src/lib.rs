@@ -58,11 +58,12 @@
 //!
 //! - **Polling**: [`CompletionQueue::poll`], [`QueuePair::take_event`] and the like never block.
 //! - **Blocking**: [`CompletionQueue::wait`], [`QueuePair::connect`], [`Listener::accept_request`] have
-//!   a timeout. Where completions come within microseconds a wait polls before it sleeps.
+//!   a timeout, and [`Listener::incoming`] is an iterator. Where completions come within microseconds a wait polls before it sleeps.
 //! - **Async**: [`CompletionQueue::next`], [`CompletionQueue::readable`], [`Listener::next_request`],
 //!   [`QueuePair::connect_async`] and the like are futures for any executor, and [`block_on`] is the
 //!   smallest. A thread of this crate's own, begun by the first of them, waits for the descriptors.
-//!   They have no timeout: drop them.
+//!   They have no timeout: drop them. [`CompletionQueue::completions`] and [`Listener::requests`] are streams
+//!   (`futures_core::Stream`).
 //!
 //! Work may be waited for where it is posted. [`QueuePair::write`], [`QueuePair::read`], [`QueuePair::send`],
 //! [`QueuePair::receive`] and, for any [`WorkRequest`], [`QueuePair::submit`] post it and give an
@@ -153,6 +154,7 @@ mod session;
 mod shared;
 mod sources;
 mod spin;
+mod streams;
 mod wait;
 mod watcher;
 mod window;
@@ -175,6 +177,7 @@ pub use queue_pair::{ConnectOptions, QpConfig, QueuePair};
 pub use remote_memory::RemoteMemory;
 pub use shared::{SharedReceiveQueue, SrqConfig};
 pub use sources::EventSources;
+pub use streams::{Completions, Incoming, Requests};
 pub use window::{FastRegion, MemoryWindow, WindowType};
 pub use work::WorkRequest;
 

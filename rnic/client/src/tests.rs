@@ -14,4 +14,5 @@ mod program_memory;
 mod resize;
 mod sources;
 mod stags;
+mod streams;
 mod waiting;
