@@ -85,6 +85,9 @@ impl Load {
     }
 }
 
+/// For an end that waits for frames.
+const TIMEOUT: [&str; 2] = ["--timeout", "10s"];
+
 /// Frames of the place's MTU, as many as possible.
 pub(super) fn rate(
     ground: &Ground,
@@ -94,8 +97,11 @@ pub(super) fn rate(
 ) -> Result<Running, String> {
     let bytes = ETHERNET + place.mtu;
     let command = |end, role| command(ground, place, end, role, bytes).args(load.option());
-    let receiver = started(command(End::B, "receive"), "listening")?;
+    let receiver = started(command(End::B, "receive").args(TIMEOUT), "listening")?;
     let mut sender = command(End::A, "send").args(span.options());
+    if load == Load::Writes {
+        sender = sender.args(TIMEOUT);
+    }
     // Elsewhere little is lost, and a word of the receiver's now and then costs more than that. What is
     // acknowledged has a window anyway.
     if place.napi == Napi::Rps && load != Load::Writes {
@@ -130,11 +136,11 @@ pub(super) fn ping(
 ) -> Result<Running, String> {
     let end = |end, role| {
         command(ground, place, end, role, bytes)
-            .args(span.options())
+            .args(TIMEOUT)
             .args(["--code", &code.to_string()])
     };
     let pong = started(end(End::B, "pong"), "listening")?;
-    let ping = end(End::A, "ping").spawn();
+    let ping = end(End::A, "ping").args(span.options()).spawn();
     Ok(Running::new(ping, pong, |ping, _| {
         latency(&tool::try_report(ping)?)
     }))
@@ -151,5 +157,5 @@ fn command(ground: &Ground, place: Place, end: End, role: &str, bytes: u32) -> C
         .command(place, end, "rnic-perf")
         .args(["raw", role, "--interface", INTERFACE])
         .args(["--mode", place.napi.xdp_mode(), "--waiting", waiting])
-        .args(["--bytes", &bytes.to_string(), "--timeout", "10s"])
+        .args(["--bytes", &bytes.to_string()])
 }

@@ -174,15 +174,15 @@ impl RnicRun {
     }
 
     fn client(&self, span: Span, command: Command, to: SocketAddr) -> Command {
-        let figure = if self.latency {
-            "--latency"
-        } else {
-            "--bandwidth"
+        let depth = self.depth().to_string();
+        let figure = match self.latency {
+            true => vec!["--latency"],
+            false => vec!["--bandwidth", "--depth", &depth],
         };
         self.both(command.args(["client", "--connect", &to.to_string()]))
-            .args(["--op", self.operation.name(), figure])
+            .args(["--op", self.operation.name()])
+            .args(figure)
             .args(["--size", &self.size.to_string()])
-            .args(["--depth", &self.depth().to_string()])
             .args(span.options())
             .args(["--json", "--quiet"])
     }

@@ -88,11 +88,11 @@ struct Client {
     /// Bytes of a message.
     #[arg(long, default_value = "64k", value_parser = size::message_bytes)]
     size: u32,
-    /// Messages outstanding; 1 when latency is measured.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
+    /// Messages outstanding. When latency is measured it is always one.
+    #[arg(long, default_value_t = 16, conflicts_with = "latency", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     depth: u32,
     /// How long to measure.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration, conflicts_with_all = ["bytes", "iterations"])]
     duration: Duration,
     /// How many bytes to move, instead of a time.
     #[arg(long, value_name = "BYTES", value_parser = size::bytes, conflicts_with = "iterations")]

@@ -39,12 +39,41 @@ pub(crate) struct Raw {
     /// received.
     #[arg(long, global = true, value_name = "BYTES", default_value = "1514", value_parser = frame_bytes)]
     bytes: usize,
-    /// How long to measure.
-    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
-    duration: Duration,
-    /// How long no frame may come.
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
-    timeout: Duration,
+    /// How long to measure, for `send` and `ping` [default: 5s]
+    #[arg(long, global = true, value_name = "TIME", value_parser = size::duration)]
+    duration: Option<Duration>,
+    /// How long no frame may come; `send` waits for none but with --least [default: 30s]
+    #[arg(long, global = true, value_name = "TIME", value_parser = size::duration)]
+    timeout: Option<Duration>,
+}
+
+/// Without --duration.
+const DURATION: Duration = Duration::from_secs(5);
+/// Without --timeout.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Raw {
+    /// The error for an option that would have no effect.
+    fn check(&self) -> Result<(), ToolError> {
+        let counts = matches!(self.role, Role::Send(_) | Role::Receive);
+        let measures = matches!(self.role, Role::Send(_) | Role::Ping(_));
+        let waits = self.least || !matches!(self.role, Role::Send(_));
+        let paced = matches!(self.role, Role::Send(Send { paced: true, .. }));
+        let why = if self.interface.is_empty() {
+            "name an interface with --interface"
+        } else if self.least && (!counts || paced) {
+            "--least is for send and receive, and has a pace of its own"
+        } else if self.verified && !counts {
+            "--verified is for send and receive: frames that go back and forth carry nothing"
+        } else if self.duration.is_some() && !measures {
+            "--duration is for send and ping, and their other end follows: leave it out here"
+        } else if self.timeout.is_some() && !waits {
+            "send waits for no frame, so --timeout has no effect: leave it out, or use --least"
+        } else {
+            return Ok(());
+        };
+        Err(ToolError::Usage(why.into()))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
@@ -94,26 +123,14 @@ fn frame_bytes(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
-    if options.interface.is_empty() {
-        return Err(ToolError::Usage(
-            "name an interface with --interface".into(),
-        ));
-    }
+    options.check()?;
+    let duration = options.duration.unwrap_or(DURATION);
+    let timeout = options.timeout.unwrap_or(TIMEOUT);
     let load = match (options.least, options.verified) {
         (true, _) => Load::Writes,
         (_, true) => Load::Bytes,
         _ => Load::Nothing,
     };
-    if options.least
-        && !matches!(
-            options.role,
-            Role::Receive | Role::Send(Send { paced: false, .. })
-        )
-    {
-        return Err(ToolError::Usage(
-            "--least is for send and receive, and has a pace of its own".into(),
-        ));
-    }
     let mut wire = Wire::open(
         &options.interface,
         options.bytes,
@@ -123,30 +140,30 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
     )?;
     match options.role {
         Role::Send(Send { turn, .. }) if options.least => {
-            let (bytes, duration) = (options.bytes, options.duration);
-            let sent = least::send(&mut wire, bytes, duration, turn, options.timeout)?;
+            let bytes = options.bytes;
+            let sent = least::send(&mut wire, bytes, duration, turn, timeout)?;
             print_json(&sent)
         }
         Role::Receive if options.least => {
             rnic_tools::outln!("listening on {}", options.interface);
-            print_json(&least::receive(&mut wire, options.timeout)?)
+            print_json(&least::receive(&mut wire, timeout)?)
         }
         Role::Send(Send { paced, turn }) => {
-            let (bytes, duration) = (options.bytes, options.duration);
+            let bytes = options.bytes;
             print_json(&rate::send(&mut wire, bytes, duration, turn, paced)?)
         }
         Role::Receive => {
             rnic_tools::outln!("listening on {}", options.interface);
-            print_json(&rate::receive(&mut wire, options.timeout)?)
+            print_json(&rate::receive(&mut wire, timeout)?)
         }
         Role::Ping(Echo { code }) => {
-            let (bytes, duration) = (options.bytes, options.duration);
-            let latency = echo::ping(&mut wire, bytes, code, duration, options.timeout)?;
+            let bytes = options.bytes;
+            let latency = echo::ping(&mut wire, bytes, code, duration, timeout)?;
             print_json(&latency)
         }
         Role::Pong(Echo { code }) => {
             rnic_tools::outln!("listening on {}", options.interface);
-            echo::pong(&mut wire, code, options.timeout)
+            echo::pong(&mut wire, code, timeout)
         }
     }
 }

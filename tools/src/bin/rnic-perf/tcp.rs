@@ -18,9 +18,6 @@ pub(crate) struct Tcp {
     /// Bytes of a message, the same at both ends.
     #[arg(long, global = true, default_value = "64", value_parser = message_bytes)]
     size: u32,
-    /// How long to measure.
-    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
-    duration: Duration,
     /// How long nothing may happen.
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::duration)]
     timeout: Duration,
@@ -32,6 +29,9 @@ enum Role {
     Ping {
         #[command(flatten)]
         to: Connect,
+        /// How long to measure.
+        #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::duration)]
+        duration: Duration,
     },
     /// Takes one connection and sends each message back.
     Pong {
@@ -50,9 +50,9 @@ pub(crate) fn message_bytes(text: &str) -> Result<u32, String> {
 
 pub(crate) fn run(options: &Tcp) -> Result<(), ToolError> {
     match &options.role {
-        Role::Ping { to } => {
+        Role::Ping { to, duration } => {
             let (to, bytes) = (to.addresses(), options.size as usize);
-            print_json(&tcp::ping(to, bytes, options.duration, options.timeout)?)
+            print_json(&tcp::ping(to, bytes, *duration, options.timeout)?)
         }
         Role::Pong { at } => {
             let told = |line: String| rnic_tools::outln!("{line}");
