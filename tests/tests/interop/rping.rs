@@ -59,7 +59,11 @@ fn to_siw(stand: &Interop, family: Family, port: u16, size: u32, crc: Crc) {
         .matches("server ping data: rdma-ping-")
         .count();
     assert!(rounds == ROUNDS || size == "4", "{server}");
-    assert_eq!(server.code, 0, "{server}");
+    // rping's event thread may see its descriptor closed when all rounds are done.
+    let at_its_end = server
+        .stderr
+        .contains("rdma_get_cm_event: Bad file descriptor");
+    assert!(server.code == 0 || at_its_end, "{server}");
 }
 
 /// rping connects to us.
