@@ -330,7 +330,14 @@ fn a_raised_mtu_is_taken_by_order_or_when_no_client_is_there() {
     bench.ping(1);
     opened(9000, 3);
 
-    // Down it stays as it is.
+    // It stays as it is with an MTU that no frames carry.
+    raise("12000");
+    let error = bench.rnicctl(&["reopen", FORKS[1]]).run().failure();
+    assert!(error.contains("MTU of 12000 bytes"), "{error}");
+    bench.ping(1);
+    raise("9000");
+
+    // Down it does too.
     bench
         .near
         .namespace
