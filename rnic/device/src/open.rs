@@ -17,7 +17,7 @@ use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::host::sockets::{report_missing_features, steering_error};
+use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach, joined_frames};
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
@@ -57,7 +57,6 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
     let vlans = vlans(&config)?;
     let lans = find(&config, &netlink)?;
     let interface = lans[0].interface.clone();
-    report_missing_features();
     let chunk = Sockets::chunk(&interface)?;
     let queues = queues(&config, &interface)?;
     check_frames(&config, queues)?;

@@ -17,7 +17,7 @@ impl Table {
     pub(super) fn add(&mut self, machine: &Machine, case: &Case, result: Result<Opened, String>) {
         let as_expected = match (&result, case.expected) {
             (Ok(opened), Expected::Works) => {
-                // Whoever joins nothing is not said to.
+                // No other case may have this warning.
                 let joins = opened.log.contains("joins received frames");
                 opened.log.contains(case.says) && (joins == case.says.contains("joins"))
             }
