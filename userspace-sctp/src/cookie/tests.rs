@@ -1,0 +1,130 @@
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use super::{ForeignCookie, LEN, Returned, Secret, State, Tags};
+use crate::tsn::Tsn;
+
+const MADE: Duration = Duration::from_secs(1000);
+const LIFESPAN: Duration = Duration::from_secs(60);
+
+fn end(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn state() -> State {
+    State {
+        made: MADE,
+        lifespan: LIFESPAN,
+        local: end("198.18.0.1:7471"),
+        remote: end("198.18.0.2:40000"),
+        tags: Tags {
+            local: 1,
+            remote: u32::MAX,
+        },
+        tie: None,
+        local_tsn: Tsn(7),
+        remote_tsn: Tsn(u32::MAX),
+        window: 1 << 20,
+        outbound_streams: 16,
+        inbound_streams: 8,
+        adaptation: Some(1),
+    }
+}
+
+fn check(cookie: &[u8], now: Duration) -> Result<Returned, ForeignCookie> {
+    let State { local, remote, .. } = state();
+    Secret::new([7; 16]).check(cookie, now, local, remote)
+}
+
+#[test]
+fn a_cookie_brings_back_all_that_went_into_it() {
+    let secret = Secret::new([7; 16]);
+    let tie = NonZeroU64::new(u64::MAX - 1);
+    for state in [
+        state(),
+        State {
+            tie,
+            adaptation: None,
+            ..state()
+        },
+        State {
+            adaptation: Some(0),
+            ..state()
+        },
+        State {
+            local: end("[2001:db8::1]:1"),
+            remote: end("[2001:db8::2]:65535"),
+            ..state()
+        },
+    ] {
+        let cookie = secret.bake(&state);
+        let found = secret.check(&cookie, MADE, state.local, state.remote);
+        assert_eq!(found, Ok(Returned { state, late: None }));
+    }
+}
+
+#[test]
+fn no_bit_of_a_cookie_can_be_changed() {
+    let cookie = Secret::new([7; 16]).bake(&state());
+    let state = state();
+    assert_eq!(check(&cookie, MADE), Ok(Returned { state, late: None }));
+    for bit in 0..LEN * 8 {
+        let mut changed = cookie;
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(check(&changed, MADE), Err(ForeignCookie), "bit {bit}");
+    }
+    for len in 0..LEN {
+        assert_eq!(
+            check(&cookie[..len], MADE),
+            Err(ForeignCookie),
+            "{len} bytes"
+        );
+    }
+    let longer = [&cookie[..], &[0]].concat();
+    assert_eq!(check(&longer, MADE), Err(ForeignCookie));
+}
+
+#[test]
+fn a_cookie_of_another_secret_or_for_other_ends_is_foreign() {
+    let cookie = Secret::new([8; 16]).bake(&state());
+    assert_eq!(check(&cookie, MADE), Err(ForeignCookie));
+    let secret = Secret::new([7; 16]);
+    let cookie = secret.bake(&state());
+    let State { local, remote, .. } = state();
+    for (local, remote) in [
+        (local, end("198.18.0.3:40000")),
+        (local, end("198.18.0.2:40001")),
+        (end("198.18.0.1:7472"), remote),
+        (end("198.18.0.9:7471"), remote),
+        (remote, local),
+    ] {
+        let found = secret.check(&cookie, MADE, local, remote);
+        assert_eq!(found, Err(ForeignCookie), "{local} {remote}");
+    }
+}
+
+#[test]
+fn a_cookie_outlives_one_renewal_of_the_secret() {
+    let state = state();
+    let mut secret = Secret::new([7; 16]);
+    let cookie = secret.bake(&state);
+    let check = |secret: &Secret| secret.check(&cookie, MADE, state.local, state.remote);
+    secret.renew([8; 16]);
+    assert_eq!(check(&secret), Ok(Returned { state, late: None }));
+    assert_ne!(secret.bake(&state), cookie);
+    secret.renew([9; 16]);
+    assert_eq!(check(&secret), Err(ForeignCookie));
+}
+
+/// RFC 9260 section 5.1.5, step 4.
+#[test]
+fn a_cookie_that_is_too_old_says_by_how_much() {
+    let cookie = Secret::new([7; 16]).bake(&state());
+    let state = state();
+    let found = check(&cookie, MADE + LIFESPAN);
+    assert_eq!(found, Ok(Returned { state, late: None }));
+    let late = Some(Duration::from_micros(5));
+    let found = check(&cookie, MADE + LIFESPAN + Duration::from_micros(5));
+    assert_eq!(found, Ok(Returned { state, late }));
+}
