@@ -100,7 +100,7 @@ fn file_copy_copies_every_byte_and_shows_its_progress() {
     let (a, b) = lab.pair(&LinkOptions::default());
     let daemon = Daemon::start(&lab, &a, &DaemonOptions::default());
     let (from, to) = (lab.directory().join("file"), lab.directory().join("copy"));
-    // Many times round all chunks and a little; nothing at all; less than a chunk.
+    // Many times round all pieces and a little; nothing at all; less than a piece.
     for (number, length) in [(16 << 20) + 12_345, 0, 1].into_iter().enumerate() {
         let bytes = Pattern::bytes(number as u64, length);
         std::fs::write(&from, &bytes).expect("the lab's directory takes a file");
@@ -115,7 +115,7 @@ fn file_copy_copies_every_byte_and_shows_its_progress() {
             std::fs::read(&to).expect("a copy") == bytes,
             "{length}: other bytes"
         );
-        assert!(sent.stderr.contains("100 %"), "{sent}");
+        assert!(received.stderr.contains("100 %"), "{received}");
         assert!(
             sent.stdout.contains(&format!("sent {length} bytes")),
             "{sent}"

@@ -1,11 +1,12 @@
-//! The examples in C and Python of how programs of one's own use the RNIC: each copies a file to each, and what
-//! is wrong is said.
+//! The examples in C, Python and Rust of how programs of one's own use the RNIC: each copies a file to each, and
+//! what is wrong is said.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rnic_tests::binary;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::programs::Programs;
 
@@ -16,8 +17,21 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
 }
 
-/// How each example is run, the C program after it was built as its page says.
-fn programs(lab: &Programs) -> [String; 2] {
+/// An example: how it is run, and what is between an address and a port.
+struct Example {
+    run: String,
+    divider: &'static str,
+}
+
+impl Example {
+    fn line(&self, role: &str, address: &str, file: &Path) -> String {
+        let Self { run, divider } = self;
+        format!("{run} {role} {address}{divider}{PORT} {}", file.display())
+    }
+}
+
+/// The examples, the C program after it was built as its page says.
+fn programs(lab: &Programs) -> [Example; 3] {
     let built = lab.pair.lab.directory().join("copy");
     let made = Command::new("gcc")
         .args(["-Wall", "-Wextra", "-Werror", "-O2", "-o"])
@@ -32,10 +46,13 @@ fn programs(lab: &Programs) -> [String; 2] {
         String::from_utf8_lossy(&made.stderr)
     );
     let python = examples().join("python/copy.py");
+    let rust = binary::example("file_copy");
     [
-        format!("env {}", built.display()),
-        format!("env /usr/bin/python3 {}", python.display()),
+        (format!("env {}", built.display()), " "),
+        (format!("env /usr/bin/python3 {}", python.display()), " "),
+        (format!("env {}", rust.display()), ":"),
     ]
+    .map(|(run, divider)| Example { run, divider })
 }
 
 #[test]
@@ -52,13 +69,15 @@ fn each_example_copies_files_to_each() {
                 let bytes = Pattern::bytes(length as u64, length);
                 fs::write(&from, &bytes).unwrap();
                 let both = lab.run(
-                    &format!("{receiver} receive {address} {PORT} {}", to.display()),
-                    &format!("{sender} send {address} {PORT} {}", from.display()),
+                    &receiver.line("receive", &address, &to),
+                    &sender.line("send", &address, &from),
                 );
                 let both = both.success();
                 assert!(
                     fs::read(&to).unwrap() == bytes,
-                    "{receiver}, {sender}, {length}"
+                    "{}, {}, {length}",
+                    receiver.run,
+                    sender.run
                 );
                 let said = |words: &str| format!("{words} {length} bytes, CRC-32 ");
                 assert!(
@@ -82,9 +101,9 @@ fn an_example_says_that_nobody_listens() {
     let file = lab.pair.lab.directory().join("file");
     fs::write(&file, "text").unwrap();
     for program in programs(&lab) {
-        let line = format!("{program} send {} {PORT} {}", lab.address(), file.display());
+        let line = program.line("send", &lab.address(), &file);
         let ended = lab.on_a(&line).limit(LIMIT).run();
         assert!(!ended.status.success(), "{ended}");
-        assert!(ended.stderr.contains("onnection refused"), "{ended}");
+        assert!(ended.stderr.contains("refused"), "{ended}");
     }
 }

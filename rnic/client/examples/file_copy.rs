@@ -1,38 +1,35 @@
-//! Copies a file to another host by RDMA Writes, with a progress bar: the async API.
+//! Copies a file to another host by RDMA Reads, with a progress bar: the async API.
 //!
 //! ```text
 //! file_copy receive :7000 COPY                # on 198.18.0.2, by the daemon there
 //! file_copy send 198.18.0.2:7000 FILE         # on another host
 //! ```
 //!
-//! The receiver advertises a few chunks of memory. The sender Writes one after the other with Immediate Data,
-//! which says how long the chunk is. It may use a chunk again when the receiver has said, by Immediate Data too,
-//! that it is in the file. A chunk of no bytes ends the file; the
-//! receiver answers it with the hash of what it wrote.
+//! The sender registers its file for remote reading and Sends an offer: where it is, how long it is, and its
+//! CRC-32. The receiver Reads it, a few pieces at a time, writes it to the disk, and Sends back the length and
+//! the CRC-32 of what it has. The sender compares. `examples/c/copy.c` and `examples/python/copy.py` speak the
+//! same (`docs/own-programs.md`).
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::Instant;
 
 use rnic::{
     AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion,
-    ProtectionDomain, QpConfig, QueuePair, RemoteMemory, WorkRequest, WrOpcode, block_on,
+    ProtectionDomain, QpConfig, QueuePair, RemoteMemory, block_on,
 };
 
 mod common {
-    pub mod fnv;
     pub mod open;
 }
-use common::fnv::Fnv;
 use common::open::{Failure, arguments, local, open, server};
 
-/// Chunks that may be under way.
-const CHUNKS: usize = 16;
+/// RDMA Reads that may be under way.
+const READS: usize = 4;
 /// Bytes of each.
-const CHUNK: usize = 128 << 10;
+const PIECE: usize = 1 << 20;
 /// Cells of the progress bar.
 const BAR: u64 = 30;
 
@@ -50,159 +47,210 @@ fn main() -> Result<(), Failure> {
         }
         ["send", address, file] => {
             let address = server(address)?;
-            block_on(send(&context()?, address, File::open(file)?))
+            block_on(send(&context()?, address, std::fs::read(file)?))
         }
         _ => Err(USAGE.into()),
     }
 }
 
 async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Result<(), Failure> {
-    let to_write = Access {
-        remote_write: true,
-        ..Access::LOCAL
-    };
-    let end = End::new(context, to_write)?;
+    let end = End::new(context)?;
+    let pieces = end.pd.register(READS * PIECE, Access::LOCAL)?;
     let listener = Listener::bind(context, address, 1)?;
     println!("listening on {}", listener.local_addr());
     let request = listener.next_request().await?;
-    end.post_receives()?;
-    let options = AcceptOptions {
-        private_data: end.region.remote(0..CHUNKS * CHUNK)?.to_bytes().into(),
-        ..AcceptOptions::default()
-    };
-    request.accept_async(&end.qp, options).await?;
+    // Posted before the connection is accepted, so that no message comes too early.
+    let offer = end.qp.receive(&[end.messages.slice(0..Offer::LEN)?]);
+    request
+        .accept_async(&end.qp, AcceptOptions::default())
+        .await?;
+    offer.await?;
+    let offer = Offer::from_bytes(end.messages.to_vec(0..Offer::LEN)?.as_slice().try_into()?);
 
-    let (mut bytes, mut hash) = (0, Fnv::default());
+    let length = offer.file.len;
+    let mut bar = Bar::new(length);
+    let (mut crc, mut asked) = (Crc::default(), 0);
+    let mut under_way = VecDeque::new();
     for number in 0.. {
-        let length = end.word().await?;
-        let length = usize::try_from(length).ok().filter(|len| *len <= CHUNK);
-        let length = length.ok_or("the sender speaks of a chunk larger than all are")?;
-        if length == 0 {
-            break;
+        while under_way.len() < READS && asked < length {
+            let count = (length - asked).min(PIECE as u64) as usize;
+            let start = (number + under_way.len()) % READS * PIECE;
+            let range = start..start + count;
+            let piece = [pieces.slice(range.clone())?];
+            let read = end.qp.read(&piece, offer.file.offset(asked));
+            under_way.push_back((read, range));
+            asked += count as u64;
         }
-        let chunk = end.region.to_vec(part(number, length))?;
-        file.write_all(&chunk)?;
-        hash.add(&chunk);
-        bytes += length;
-        end.post_receive()?;
-        end.qp
-            .post_send(WorkRequest::immediate(0, 0).unsignaled())?;
+        let Some((read, range)) = under_way.pop_front() else {
+            break;
+        };
+        read.await?;
+        let bytes = pieces.to_vec(range)?;
+        file.write_all(&bytes)?;
+        crc.add(&bytes);
+        bar.add(bytes.len() as u64);
     }
+    bar.finish();
     file.sync_all()?;
-    end.qp.post_send(WorkRequest::immediate(0, hash.0))?;
-    println!("received {bytes} bytes, hash {:016x}", hash.0);
+
+    let answer = Answer {
+        length,
+        crc: crc.value(),
+    };
+    end.messages.write(0, &answer.to_bytes())?;
+    end.qp.send(&[end.messages.slice(0..Answer::LEN)?]).await?;
+    if answer.crc != offer.crc {
+        return Err("the bytes that came have another CRC-32 than the sender's".into());
+    }
+    println!("received {length} bytes, CRC-32 {:08x}", answer.crc);
     end.qp.disconnected().await?;
     Ok(())
 }
 
-async fn send(context: &Context, address: SocketAddr, mut file: File) -> Result<(), Failure> {
-    let end = End::new(context, Access::LOCAL)?;
-    end.post_receives()?;
-    let connected = end
-        .qp
+async fn send(context: &Context, address: SocketAddr, bytes: Vec<u8>) -> Result<(), Failure> {
+    let end = End::new(context)?;
+    let to_read = Access {
+        remote_read: true,
+        ..Access::LOCAL
+    };
+    // At least one byte, so that there is memory to register.
+    let file = end.pd.register(bytes.len().max(1), to_read)?;
+    file.write(0, &bytes)?;
+    let mut crc = Crc::default();
+    crc.add(&bytes);
+    let offer = Offer {
+        file: file.remote(0..bytes.len())?,
+        crc: crc.value(),
+    };
+    end.messages.write(0, &offer.to_bytes())?;
+
+    let place = Offer::LEN..Offer::LEN + Answer::LEN;
+    let answer = end.qp.receive(&[end.messages.slice(place.clone())?]);
+    end.qp
         .connect_async(address, ConnectOptions::default())
         .await?;
-    let remote = RemoteMemory::from_bytes(connected.private_data.as_slice().try_into()?);
-    if remote.len < (CHUNKS * CHUNK) as u64 {
-        return Err("the receiver has too little memory for us".into());
+    end.qp.send(&[end.messages.slice(0..Offer::LEN)?]).await?;
+    answer.await?;
+    let answer = Answer::from_bytes(end.messages.to_vec(place)?.as_slice().try_into()?);
+    if (answer.length, answer.crc) != (offer.file.len, offer.crc) {
+        return Err("the receiver has other bytes than were sent".into());
     }
-
-    let mut bar = Bar::new(file.metadata()?.len());
-    let (mut hash, mut free) = (Fnv::default(), CHUNKS);
-    // Lengths of the chunks that the receiver has not answered yet.
-    let mut under_way = VecDeque::new();
-    let mut bytes = vec![0; CHUNK];
-    for number in 0.. {
-        let length = read_full(&mut file, &mut bytes)?;
-        hash.add(&bytes[..length]);
-        if length == 0 {
-            end.qp
-                .post_send(WorkRequest::immediate(0, 0).unsignaled())?;
-            break;
-        }
-        while free == 0 {
-            free += end.answer(&mut under_way, &mut bar).await?;
-        }
-        let range = part(number, length);
-        end.region.write(range.start, &bytes[..length])?;
-        let elements = [end.region.slice(range.clone())?];
-        let to = remote.offset(range.start as u64);
-        let work = WorkRequest::write_with_immediate(0, &elements, to, length as u64);
-        end.qp.post_send(work.unsignaled())?;
-        under_way.push_back(length as u64);
-        free -= 1;
-    }
-    while !under_way.is_empty() {
-        end.answer(&mut under_way, &mut bar).await?;
-    }
-    if end.word().await? != hash.0 {
-        return Err("the receiver wrote other bytes than were sent".into());
-    }
-    bar.finish();
-    println!("sent {} bytes, hash {:016x}", bar.done, hash.0);
+    println!("sent {} bytes, CRC-32 {:08x}", answer.length, answer.crc);
     end.qp.disconnect_async().await?;
     Ok(())
 }
 
-/// The part of both regions in which so many bytes of a chunk lie.
-fn part(number: usize, length: usize) -> Range<usize> {
-    let start = number % CHUNKS * CHUNK;
-    start..start + length
-}
-
-/// Fills `into` unless the file ends before; says how far it came.
-fn read_full(file: &mut File, into: &mut [u8]) -> Result<usize, Failure> {
-    let mut filled = 0;
-    while filled < into.len() {
-        match file.read(&mut into[filled..])? {
-            0 => break,
-            more => filled += more,
-        }
-    }
-    Ok(filled)
-}
-
 /// What both sides have.
 struct End {
+    pd: ProtectionDomain,
     qp: QueuePair,
-    cq: CompletionQueue,
-    region: MemoryRegion,
+    /// Memory of the offer and the answer.
+    messages: MemoryRegion,
 }
 
 impl End {
-    fn new(context: &Context, access: Access) -> Result<Self, Failure> {
+    fn new(context: &Context) -> Result<Self, Failure> {
         let pd = ProtectionDomain::alloc(context)?;
-        let region = pd.register(CHUNKS * CHUNK, access)?;
+        let messages = pd.register(Offer::LEN + Answer::LEN, Access::LOCAL)?;
         let cq = CompletionQueue::create(context, 256)?;
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
-        Ok(Self { qp, cq, region })
+        Ok(Self { pd, qp, messages })
+    }
+}
+
+/// What the sender Sends: its file.
+struct Offer {
+    file: RemoteMemory,
+    crc: u32,
+}
+
+impl Offer {
+    const LEN: usize = 24;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::LEN);
+        bytes.extend(self.file.addr.to_be_bytes());
+        bytes.extend(self.file.len.to_be_bytes());
+        bytes.extend(self.file.stag.to_be_bytes());
+        bytes.extend(self.crc.to_be_bytes());
+        bytes
     }
 
-    /// One receive for each piece of Immediate Data that may come unasked. It has no memory.
-    fn post_receives(&self) -> Result<(), Failure> {
-        (0..=CHUNKS).try_for_each(|_| self.post_receive())
+    fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let number = u64::from_be_bytes;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, rest @ ..] = bytes;
+        let [l0, l1, l2, l3, l4, l5, l6, l7, s0, s1, s2, s3, crc @ ..] = rest;
+        let file = RemoteMemory {
+            addr: number([a0, a1, a2, a3, a4, a5, a6, a7]),
+            len: number([l0, l1, l2, l3, l4, l5, l6, l7]),
+            stag: u32::from_be_bytes([s0, s1, s2, s3]),
+        };
+        let crc = u32::from_be_bytes(crc);
+        Self { file, crc }
+    }
+}
+
+/// What the receiver Sends back: what it has.
+struct Answer {
+    length: u64,
+    crc: u32,
+}
+
+impl Answer {
+    const LEN: usize = 16;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::LEN);
+        bytes.extend(self.length.to_be_bytes());
+        bytes.extend(self.crc.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes
     }
 
-    fn post_receive(&self) -> Result<(), Failure> {
-        Ok(self.qp.post_recv(WorkRequest::recv(0, &[]))?)
+    fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [length @ .., c0, c1, c2, c3, _, _, _, _] = bytes;
+        Self {
+            length: u64::from_be_bytes(length),
+            crc: u32::from_be_bytes([c0, c1, c2, c3]),
+        }
     }
+}
 
-    /// The peer's next Immediate Data.
-    async fn word(&self) -> Result<u64, Failure> {
-        loop {
-            let done = self.cq.next().await?.ok()?;
-            if done.opcode == WrOpcode::Recv {
-                return Ok(done.immediate.ok_or("the peer sent bytes instead")?);
+/// The CRC-32 of zlib.
+struct Crc(u32);
+
+impl Default for Crc {
+    fn default() -> Self {
+        Self(!0)
+    }
+}
+
+impl Crc {
+    /// What each byte contributes.
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let (mut crc, mut bit) = (byte as u32, 0);
+            while bit < 8 {
+                crc = crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+                bit += 1;
             }
+            table[byte] = crc;
+            byte += 1;
+        }
+        table
+    };
+
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let index = (self.0 as u8 ^ byte) as usize;
+            self.0 = self.0 >> 8 ^ Self::TABLE[index];
         }
     }
 
-    /// Waits until the receiver has written the oldest chunk; gives how many are free again.
-    async fn answer(&self, under_way: &mut VecDeque<u64>, bar: &mut Bar) -> Result<usize, Failure> {
-        self.word().await?;
-        self.post_receive()?;
-        bar.add(under_way.pop_front().ok_or("an answer to no chunk")?);
-        Ok(1)
+    fn value(&self) -> u32 {
+        !self.0
     }
 }
 
@@ -230,8 +278,7 @@ impl Bar {
         self.done += bytes;
         let percent = match self.total {
             0 => 100,
-            // A file that grows while it is sent has more bytes than it had.
-            total => (self.done * 100 / total).min(100),
+            total => self.done * 100 / total,
         };
         if self.shown.replace(percent) == Some(percent) {
             return;

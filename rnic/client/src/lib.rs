@@ -128,8 +128,8 @@
 //! # Examples
 //!
 //! In `examples/`, each with both of its ends: `ping_pong` (Sends, blocking), `kv_store` (a table that
-//! clients read by RDMA Read, past the server's processor), `file_copy` (RDMA Writes with Immediate
-//! Data, async, with a progress bar).
+//! clients read by RDMA Read, past the server's processor), `file_copy` (RDMA Reads, async, with a
+//! progress bar).
 
 #![deny(unsafe_code)]
 
