@@ -1,8 +1,9 @@
 //! Sans-I/O SCTP (RFC 9260) for layers that want each unordered message as soon as it is here, in
 //! whatever order messages come.
 //!
-//! What is here so far is the wire: [`packet`], [`chunk`], [`parameter`], [`cause`], and the State
-//! [`cookie`] by which a listener remembers nothing of an INIT. `docs/sctp.md` says how associations
+//! What is here so far: the wire ([`packet`], [`chunk`], [`parameter`], [`cause`]), the State
+//! [`cookie`] by which a listener remembers nothing of an INIT, and parts of an association ([`inbound`],
+//! [`outbound`], [`path`]). `docs/sctp.md` says how associations
 //! will be built on it.
 //!
 //! Nothing here has a socket, a clock, a thread or a global. Bytes from the network become typed
@@ -12,8 +13,11 @@
 pub mod cause;
 pub mod chunk;
 pub mod cookie;
+pub mod inbound;
+pub mod outbound;
 pub mod packet;
 pub mod parameter;
+pub mod path;
 mod tlv;
 pub mod tsn;
 

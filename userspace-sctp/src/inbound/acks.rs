@@ -1,0 +1,78 @@
+//! When a SACK is due (RFC 9260 section 6.2).
+//!
+//! It goes at the latest with every second packet of data, or after the delay. It goes at once when something is
+//! missing or came twice, or the sender asks for it.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+/// How long a SACK may wait: the recommended time, below the 500 ms that must not be exceeded.
+pub const DELAY: Duration = Duration::from_millis(200);
+
+/// Packets of data that may be acknowledged together.
+const PACKETS: u8 = 2;
+
+/// What a packet of data brought, as far as its acknowledgment goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Brought {
+    /// Something is missing before what is here, or was until this packet (section 6.7).
+    pub gap: bool,
+    /// A chunk came again, or could not be taken.
+    pub again: bool,
+    /// A chunk has the I bit.
+    pub immediate: bool,
+}
+
+/// Whether and when a SACK is due.
+#[derive(Debug, Default)]
+pub struct Acks {
+    /// Packets of data since the last SACK.
+    packets: u8,
+    due: Option<Duration>,
+    /// A SACK was sent.
+    any: bool,
+}
+
+impl Acks {
+    /// Of an association that is established, before its first packet of data.
+    pub const fn new() -> Self {
+        Self {
+            packets: 0,
+            due: None,
+            any: false,
+        }
+    }
+
+    /// Takes a packet with data that came `now`.
+    pub fn packet(&mut self, now: Duration, brought: Brought) {
+        self.packets = self.packets.saturating_add(1);
+        let Brought {
+            gap,
+            again,
+            immediate,
+        } = brought;
+        // The first one is acknowledged at once (section 5.1.5).
+        let at_once = gap || again || immediate || !self.any || self.packets >= PACKETS;
+        self.due = Some(match self.due {
+            _ if at_once => now,
+            Some(due) => due,
+            None => now + DELAY,
+        });
+    }
+
+    /// When a SACK is due; it may go earlier, with data.
+    pub const fn due(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// A SACK went.
+    pub const fn sent(&mut self) {
+        *self = Self {
+            packets: 0,
+            due: None,
+            any: true,
+        };
+    }
+}

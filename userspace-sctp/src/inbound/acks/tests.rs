@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use super::{Acks, Brought, DELAY};
+
+const NOW: Duration = Duration::from_secs(5);
+
+/// After the first SACK.
+fn acks() -> Acks {
+    let mut acks = Acks::new();
+    acks.sent();
+    acks
+}
+
+#[test]
+fn the_first_packet_of_data_is_acknowledged_at_once() {
+    let mut acks = Acks::new();
+    assert_eq!(acks.due(), None);
+    acks.packet(NOW, Brought::default());
+    assert_eq!(acks.due(), Some(NOW));
+    acks.sent();
+    assert_eq!(acks.due(), None);
+}
+
+#[test]
+fn every_second_packet_is_acknowledged_and_none_waits_longer_than_the_delay() {
+    let mut acks = acks();
+    acks.packet(NOW, Brought::default());
+    assert_eq!(acks.due(), Some(NOW + DELAY));
+    let later = NOW + DELAY / 2;
+    acks.packet(later, Brought::default());
+    assert_eq!(acks.due(), Some(later));
+    assert!(DELAY < Duration::from_millis(500));
+}
+
+#[test]
+fn what_is_missing_or_came_again_or_asks_for_it_is_acknowledged_at_once() {
+    for brought in [
+        Brought {
+            gap: true,
+            ..Brought::default()
+        },
+        Brought {
+            again: true,
+            ..Brought::default()
+        },
+        Brought {
+            immediate: true,
+            ..Brought::default()
+        },
+    ] {
+        let mut acks = acks();
+        acks.packet(NOW, brought);
+        assert_eq!(acks.due(), Some(NOW), "{brought:?}");
+    }
+}

@@ -1,0 +1,356 @@
+//! Chunks that were posted, until the cumulative TSN passes them: what may be sent, what a SACK acknowledges and
+//! reports missing, what is sent again (RFC 9260 sections 6.1, 6.2.1, 6.3.3, 7.2.4).
+//!
+//! The caller's buffer of a chunk is its retransmit buffer, and comes back when nobody needs it any more.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::chunk::GapBlock;
+use crate::path::congestion::Acknowledged;
+use crate::tsn::Tsn;
+
+/// A chunk that is reported missing so often is sent again.
+const MISSING_MAX: u8 = 3;
+
+/// A chunk to be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmission {
+    /// Its TSN.
+    pub tsn: Tsn,
+    /// Bytes with header and padding.
+    pub bytes: usize,
+    /// It was sent before.
+    pub again: bool,
+}
+
+/// What a SACK changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// For the congestion control.
+    pub acknowledged: Acknowledged,
+    /// The earliest chunk that was outstanding is acknowledged: T3-rtx starts again (rule R3).
+    pub earliest: bool,
+    /// A round trip time, of a chunk that was sent once.
+    pub rtt: Option<Duration>,
+    /// Chunks were reported missing for the third time.
+    pub lost: bool,
+}
+
+/// A SACK that no correct peer sends: it acknowledges a TSN that was not sent. The association is aborted (section
+/// 12.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the SACK acknowledges TSN {tsn}, and {next} is the next to be sent")]
+pub struct NotSent {
+    /// What it acknowledges.
+    pub tsn: Tsn,
+    /// What was not sent.
+    pub next: Tsn,
+}
+
+/// The chunks of one association, in the order of their TSNs.
+#[derive(Debug)]
+pub struct Outbound<B> {
+    chunks: VecDeque<Chunk<B>>,
+    /// Of the first of them.
+    first: Tsn,
+    /// So many of them were sent at least once: they come first.
+    sent: usize,
+    /// Bytes that are believed to be under way.
+    flight: usize,
+    /// Chunks that are to be sent again.
+    lost: usize,
+    /// What the peer said last that it has room for.
+    window: usize,
+}
+
+#[derive(Debug)]
+struct Chunk<B> {
+    buffer: B,
+    bytes: usize,
+    state: State,
+    /// When it was sent first; no longer known when it was sent again.
+    sent_at: Option<Duration>,
+    missing: u8,
+    /// It had its fast retransmission.
+    fast: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not sent yet.
+    Waiting,
+    InFlight,
+    /// By a block of a SACK, which may be taken back.
+    Acknowledged,
+    /// To be sent again.
+    Lost,
+}
+
+impl<B> Outbound<B> {
+    /// With the TSN of the first chunk, the peer's window, and room for so many chunks.
+    pub fn new(first: Tsn, window: usize, chunks_max: usize) -> Self {
+        Self {
+            chunks: VecDeque::with_capacity(chunks_max),
+            first,
+            sent: 0,
+            flight: 0,
+            lost: 0,
+            window,
+        }
+    }
+
+    /// Takes a chunk of so many bytes, with header and padding; gives its TSN, or the buffer back when there is no
+    /// room.
+    ///
+    /// # Errors
+    /// The buffer, when as many chunks are here as may be.
+    pub fn post(&mut self, buffer: B, bytes: usize) -> Result<Tsn, B> {
+        if self.chunks.len() == self.chunks.capacity() {
+            return Err(buffer);
+        }
+        let tsn = self.first.plus(self.chunks.len() as u32);
+        self.chunks.push_back(Chunk {
+            buffer,
+            bytes,
+            state: State::Waiting,
+            sent_at: None,
+            missing: 0,
+            fast: false,
+        });
+        Ok(tsn)
+    }
+
+    /// Bytes that are believed to be under way.
+    pub const fn flight(&self) -> usize {
+        self.flight
+    }
+
+    /// Whether anything that was sent is not acknowledged by the cumulative TSN.
+    pub const fn is_outstanding(&self) -> bool {
+        self.sent > 0
+    }
+
+    /// Whether nothing is left to send or to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// The last TSN that was sent.
+    pub const fn highest(&self) -> Tsn {
+        self.first.plus(self.sent as u32).previous()
+    }
+
+    /// The buffer of a chunk that is not acknowledged by the cumulative TSN.
+    pub fn buffer(&mut self, tsn: Tsn) -> Option<&mut B> {
+        let at = tsn.since(self.first) as usize;
+        self.chunks.get_mut(at).map(|chunk| &mut chunk.buffer)
+    }
+
+    /// The next chunk to be sent, as of now: what was lost, then what waits if the peer has room for it. The caller
+    /// asks only while the congestion window, or a fast retransmission, allows a packet.
+    pub fn transmit(&mut self, now: Duration) -> Option<Transmission> {
+        let at = match self.lost {
+            0 => self.next_waiting()?,
+            _ => self
+                .chunks
+                .iter()
+                .position(|chunk| chunk.state == State::Lost)?,
+        };
+        let chunk = &mut self.chunks[at];
+        let again = chunk.state == State::Lost;
+        if again {
+            self.lost -= 1;
+            chunk.sent_at = None;
+        } else {
+            self.sent += 1;
+            chunk.sent_at = Some(now);
+        }
+        chunk.state = State::InFlight;
+        self.flight += chunk.bytes;
+        self.window = self.window.saturating_sub(chunk.bytes);
+        Some(Transmission {
+            tsn: self.first.plus(at as u32),
+            bytes: chunk.bytes,
+            again,
+        })
+    }
+
+    /// With a closed window one chunk may be under way, which probes it (rule A of section 6.1).
+    fn next_waiting(&self) -> Option<usize> {
+        let next = self.chunks.get(self.sent)?;
+        (self.flight == 0 || next.bytes <= self.window).then_some(self.sent)
+    }
+
+    /// Takes a SACK. `recovering`: the sender is in Fast Recovery. Buffers that nobody needs any more go to
+    /// `release`.
+    ///
+    /// # Errors
+    /// When it acknowledges what was not sent.
+    pub fn sack(
+        &mut self,
+        now: Duration,
+        cumulative: Tsn,
+        window: usize,
+        blocks: impl Iterator<Item = GapBlock> + Clone,
+        recovering: bool,
+        mut release: impl FnMut(B),
+    ) -> Result<Outcome, NotSent> {
+        let next = self.highest().next();
+        let passed = cumulative.next().since(self.first) as usize;
+        // One that is older than what is known says nothing (section 6.2.1, D i).
+        if self.first.is_after(cumulative.next()) {
+            return Ok(Outcome::default());
+        }
+        if passed > self.sent {
+            return Err(NotSent {
+                tsn: cumulative,
+                next,
+            });
+        }
+        let blocks = ascending(blocks);
+        let last = blocks.clone().last().map_or(0, |block| block.end);
+        if passed + usize::from(last) > self.sent {
+            let tsn = cumulative.plus(last.into());
+            return Err(NotSent { tsn, next });
+        }
+        let mut outcome = Outcome::default();
+        outcome.acknowledged.flight_before = self.flight;
+        outcome.acknowledged.advances = passed > 0;
+        outcome.earliest = passed > 0;
+        for _ in 0..passed {
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.settle(&chunk, &mut outcome, now);
+                release(chunk.buffer);
+            }
+        }
+        self.first = cumulative.next();
+        self.sent -= passed;
+        let highest_new = self.mark(&blocks, &mut outcome, now);
+        let advances = recovering && passed > 0;
+        let missing_to = if advances {
+            usize::from(last)
+        } else {
+            highest_new
+        };
+        self.count_missing(missing_to.saturating_sub(1), &mut outcome);
+        outcome.acknowledged.all = self.sent == 0;
+        self.window = window.saturating_sub(self.flight);
+        Ok(outcome)
+    }
+
+    /// A chunk is acknowledged for the first time, or for good.
+    fn settle(&mut self, chunk: &Chunk<B>, outcome: &mut Outcome, now: Duration) {
+        match chunk.state {
+            State::InFlight => self.flight -= chunk.bytes,
+            State::Lost => self.lost -= 1,
+            State::Acknowledged | State::Waiting => return,
+        }
+        outcome.acknowledged.bytes += chunk.bytes;
+        if let Some(sent_at) = chunk.sent_at {
+            outcome.rtt = Some(now.saturating_sub(sent_at));
+        }
+    }
+
+    /// Applies the blocks; gives the offset, from 1, of the highest TSN that they acknowledge for the first time.
+    fn mark(
+        &mut self,
+        blocks: &(impl Iterator<Item = GapBlock> + Clone),
+        outcome: &mut Outcome,
+        now: Duration,
+    ) -> usize {
+        let mut highest = 0;
+        let mut blocks = blocks.clone().peekable();
+        for at in 0..self.sent {
+            // Chunk 0 is the one behind the cumulative TSN: offset 1.
+            let offset = at + 1;
+            while blocks
+                .next_if(|block| usize::from(block.end) < offset)
+                .is_some()
+            {}
+            let is_named = blocks
+                .peek()
+                .is_some_and(|block| usize::from(block.start) <= offset);
+            let chunk = &mut self.chunks[at];
+            match (chunk.state, is_named) {
+                (State::InFlight, true) => {
+                    self.flight -= chunk.bytes;
+                    outcome.rtt = chunk
+                        .sent_at
+                        .map(|sent| now.saturating_sub(sent))
+                        .or(outcome.rtt);
+                }
+                (State::Lost, true) => self.lost -= 1,
+                // The peer has dropped it (section 6.2.1, D iv).
+                (State::Acknowledged, false) => {
+                    chunk.state = State::InFlight;
+                    chunk.sent_at = None;
+                    self.flight += chunk.bytes;
+                    continue;
+                }
+                _ => continue,
+            }
+            chunk.state = State::Acknowledged;
+            chunk.missing = 0;
+            outcome.acknowledged.bytes += chunk.bytes;
+            highest = offset;
+        }
+        highest
+    }
+
+    /// Chunks at an offset up to `to` that are not acknowledged are reported missing.
+    fn count_missing(&mut self, to: usize, outcome: &mut Outcome) {
+        let reported = self.chunks.iter_mut().take(to.min(self.sent));
+        for chunk in reported.filter(|chunk| chunk.state == State::InFlight) {
+            chunk.missing = chunk.missing.saturating_add(1);
+            if chunk.missing >= MISSING_MAX && !chunk.fast {
+                chunk.fast = true;
+                chunk.state = State::Lost;
+                self.flight -= chunk.bytes;
+                self.lost += 1;
+                outcome.lost = true;
+            }
+        }
+    }
+
+    /// T3-rtx expired: all that is under way is to be sent again (rule E3).
+    pub fn timed_out(&mut self) {
+        for chunk in self.chunks.iter_mut().take(self.sent) {
+            chunk.missing = 0;
+            if chunk.state == State::InFlight {
+                chunk.state = State::Lost;
+                self.flight -= chunk.bytes;
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// Whether something is to be sent again.
+    pub const fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// Gives all buffers back: the association is over.
+    pub fn clear(&mut self, release: impl FnMut(B)) {
+        self.chunks
+            .drain(..)
+            .map(|chunk| chunk.buffer)
+            .for_each(release);
+        (self.sent, self.flight, self.lost) = (0, 0, 0);
+    }
+}
+
+/// The blocks of a SACK up to the first that is backward or not behind the one before. One look at each chunk is
+/// then enough, whatever a hostile peer sends.
+fn ascending(
+    blocks: impl Iterator<Item = GapBlock> + Clone,
+) -> impl Iterator<Item = GapBlock> + Clone {
+    blocks.scan(0, |end, block| {
+        let follows = block.start > *end && block.end >= block.start;
+        *end = block.end;
+        follows.then_some(block)
+    })
+}

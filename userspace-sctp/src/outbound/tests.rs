@@ -1,0 +1,282 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{NotSent, Outbound, Outcome, Transmission};
+use crate::chunk::GapBlock;
+use crate::tsn::Tsn;
+
+const FIRST: Tsn = Tsn(u32::MAX - 1);
+const BYTES: usize = 100;
+const WINDOW: usize = 100_000;
+const NOW: Duration = Duration::from_millis(10);
+
+fn tsn(number: u32) -> Tsn {
+    FIRST.plus(number)
+}
+
+/// With chunks `0..posted`, of which all were sent.
+fn sent(posted: u32) -> Outbound<u32> {
+    let mut outbound = Outbound::new(FIRST, WINDOW, 64);
+    for number in 0..posted {
+        assert_eq!(outbound.post(number, BYTES), Ok(tsn(number)));
+        let transmission = outbound.transmit(Duration::ZERO);
+        assert_eq!(
+            transmission,
+            Some(Transmission {
+                tsn: tsn(number),
+                bytes: BYTES,
+                again: false
+            })
+        );
+    }
+    outbound
+}
+
+/// Acknowledges the first `cumulative` chunks, and those of blocks of numbers.
+fn sack(outbound: &mut Outbound<u32>, cumulative: u32, blocks: &[(u32, u32)]) -> Outcome {
+    try_sack(outbound, cumulative, blocks, false).unwrap()
+}
+
+fn try_sack(
+    outbound: &mut Outbound<u32>,
+    cumulative: u32,
+    blocks: &[(u32, u32)],
+    recovering: bool,
+) -> Result<Outcome, NotSent> {
+    let blocks = blocks.iter().map(|(start, end)| GapBlock {
+        start: (start + 1 - cumulative) as u16,
+        end: (end + 1 - cumulative) as u16,
+    });
+    let last = tsn(cumulative).previous();
+    outbound.sack(NOW, last, WINDOW, blocks, recovering, |_| {})
+}
+
+fn again(outbound: &mut Outbound<u32>) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while outbound.has_lost() {
+        let Transmission { tsn, again, .. } = outbound.transmit(NOW).unwrap();
+        assert!(again);
+        numbers.push(tsn.since(FIRST));
+    }
+    numbers
+}
+
+#[test]
+fn a_cumulative_tsn_gives_buffers_back_and_measures() {
+    let mut outbound = sent(4);
+    let mut released = Vec::new();
+    let outcome = outbound.sack(NOW, tsn(2), WINDOW, std::iter::empty(), false, |b| {
+        released.push(b)
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!(released, [0, 1, 2]);
+    assert_eq!(outbound.flight(), BYTES);
+    assert_eq!(
+        (outcome.rtt, outcome.earliest, outcome.lost),
+        (Some(NOW), true, false)
+    );
+    let acknowledged = outcome.acknowledged;
+    assert_eq!(
+        (acknowledged.bytes, acknowledged.flight_before),
+        (3 * BYTES, 4 * BYTES)
+    );
+    assert!(acknowledged.advances && !acknowledged.all);
+    assert!(sack(&mut outbound, 4, &[]).acknowledged.all);
+    assert!(outbound.is_empty() && !outbound.is_outstanding());
+}
+
+#[test]
+fn what_is_reported_missing_three_times_is_sent_again_once() {
+    let mut outbound = sent(10);
+    assert!(!sack(&mut outbound, 1, &[(3, 3)]).lost);
+    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost);
+    // A SACK that acknowledges nothing new reports nothing missing.
+    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost);
+    let outcome = sack(&mut outbound, 1, &[(3, 5)]);
+    assert!(outcome.lost);
+    assert_eq!(again(&mut outbound), [1, 2]);
+    for last in 6..10 {
+        assert!(
+            !sack(&mut outbound, 1, &[(3, last)]).lost,
+            "it had its fast retransmission"
+        );
+    }
+    // The others were acknowledged, and only what came again is news.
+    let outcome = sack(&mut outbound, 10, &[]);
+    assert_eq!(
+        (outcome.acknowledged.bytes, outcome.rtt),
+        (2 * BYTES, None),
+        "Karn's rule"
+    );
+}
+
+/// Highest TSN Newly Acknowledged: what comes behind it is not missing yet.
+#[test]
+fn only_what_is_before_the_highest_new_tsn_is_missing() {
+    let mut outbound = sent(10);
+    for last in [4, 5, 6] {
+        sack(&mut outbound, 0, &[(2, 2), (4, last)]);
+    }
+    // 2 was acknowledged by the first, 0, 1 and 3 were reported by all three.
+    assert_eq!(again(&mut outbound), [0, 1, 3]);
+    let mut outbound = sent(10);
+    sack(&mut outbound, 0, &[(9, 9)]);
+    sack(&mut outbound, 0, &[(1, 1), (9, 9)]);
+    sack(&mut outbound, 0, &[(1, 2), (9, 9)]);
+    assert_eq!(again(&mut outbound), [0]);
+    // In Fast Recovery one that moves on reports all of its gaps.
+    for (recovering, expected) in [(false, &[][..]), (true, &[2, 3, 4, 5])] {
+        let mut outbound = sent(10);
+        for cumulative in 0..3 {
+            try_sack(&mut outbound, cumulative, &[(6, 6)], recovering).unwrap();
+        }
+        assert_eq!(again(&mut outbound), expected);
+    }
+}
+
+#[test]
+fn blocks_count_up_to_the_first_that_is_out_of_order() {
+    for wrong in [(1, 1), (5, 5), (9, 8), (4, 6)] {
+        let mut outbound = sent(10);
+        let outcome = sack(&mut outbound, 0, &[(2, 2), (5, 5), wrong, (9, 9)]);
+        assert_eq!(outcome.acknowledged.bytes, 2 * BYTES, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_timeout_sends_all_again_that_is_not_acknowledged() {
+    let mut outbound = sent(5);
+    sack(&mut outbound, 1, &[(3, 3)]);
+    outbound.timed_out();
+    assert_eq!(outbound.flight(), 0);
+    assert_eq!(again(&mut outbound), [1, 2, 4]);
+    assert_eq!(outbound.flight(), 3 * BYTES);
+    // They may be lost a second time.
+    outbound.timed_out();
+    assert_eq!(again(&mut outbound), [1, 2, 4]);
+}
+
+/// RFC 9260 section 6.2.1, D iv.
+#[test]
+fn what_the_peer_takes_back_is_in_flight_again() {
+    let mut outbound = sent(4);
+    sack(&mut outbound, 0, &[(2, 3)]);
+    assert_eq!(outbound.flight(), 2 * BYTES);
+    sack(&mut outbound, 0, &[(3, 3)]);
+    assert_eq!(outbound.flight(), 3 * BYTES);
+    outbound.timed_out();
+    assert_eq!(again(&mut outbound), [0, 1, 2]);
+}
+
+#[test]
+fn a_sack_of_what_was_not_sent_is_an_error_and_an_old_one_is_nothing() {
+    let mut outbound = sent(3);
+    outbound.post(3, BYTES).unwrap();
+    let error = try_sack(&mut outbound, 4, &[], false);
+    assert_eq!(
+        error,
+        Err(NotSent {
+            tsn: tsn(3),
+            next: tsn(3)
+        })
+    );
+    let error = try_sack(&mut outbound, 1, &[(2, 3)], false);
+    assert_eq!(
+        error,
+        Err(NotSent {
+            tsn: tsn(3),
+            next: tsn(3)
+        })
+    );
+    assert_eq!(outbound.flight(), 3 * BYTES, "nothing was changed");
+    sack(&mut outbound, 2, &[]);
+    assert_eq!(sack(&mut outbound, 1, &[]), Outcome::default());
+    assert_eq!(outbound.flight(), BYTES);
+}
+
+#[test]
+fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
+    let mut outbound = Outbound::new(FIRST, 150, 64);
+    for number in 0..4 {
+        outbound.post(number, BYTES).unwrap();
+    }
+    assert!(outbound.transmit(NOW).is_some());
+    assert_eq!(outbound.transmit(NOW), None, "50 bytes are left");
+    let closed = |outbound: &mut Outbound<u32>, cumulative| {
+        let none = std::iter::empty();
+        outbound
+            .sack(NOW, cumulative, 0, none, false, |_| {})
+            .unwrap();
+    };
+    closed(&mut outbound, tsn(0));
+    assert_eq!(
+        outbound.transmit(NOW).map(|t| t.tsn),
+        Some(tsn(1)),
+        "the probe"
+    );
+    assert_eq!(outbound.transmit(NOW), None);
+    // What is sent again needs no window.
+    outbound.timed_out();
+    assert_eq!(
+        outbound.transmit(NOW).map(|t| (t.tsn, t.again)),
+        Some((tsn(1), true))
+    );
+    sack(&mut outbound, 2, &[]);
+    assert_eq!(outbound.transmit(NOW).map(|t| t.tsn), Some(tsn(2)));
+}
+
+#[test]
+fn as_many_chunks_are_taken_as_there_is_room_for() {
+    let mut outbound = Outbound::new(FIRST, WINDOW, 2);
+    let room = outbound.chunks.capacity() as u32;
+    for number in 0..room {
+        assert!(outbound.post(number, BYTES).is_ok());
+    }
+    assert_eq!(outbound.post(99, BYTES), Err(99));
+    assert_eq!(outbound.buffer(tsn(1)), Some(&mut 1));
+    assert_eq!(outbound.buffer(tsn(room)), None);
+    let mut released = Vec::new();
+    outbound.clear(|buffer| released.push(buffer));
+    assert_eq!(released.len() as u32, room);
+    assert!(outbound.is_empty());
+}
+
+proptest! {
+    /// Over a link that loses packets and acknowledgments every chunk arrives, every buffer comes back once and
+    /// what is in flight is counted right.
+    #[test]
+    fn every_buffer_comes_back_once(losses in prop::collection::vec(any::<bool>(), 400), count in 1_u32..40) {
+        use crate::inbound::arrivals::Arrivals;
+        let mut outbound = Outbound::new(FIRST, WINDOW, 64);
+        for number in 0..count {
+            outbound.post(number, BYTES).unwrap();
+        }
+        let (mut arrivals, mut released) = (Arrivals::new(FIRST), Vec::new());
+        let mut losses = losses.into_iter().chain(std::iter::repeat(false));
+        let mut rounds = 0;
+        while !outbound.is_empty() {
+            rounds += 1;
+            prop_assert!(rounds < 2000);
+            match outbound.transmit(NOW) {
+                Some(transmission) if losses.next() == Some(false) => {
+                    arrivals.take(transmission.tsn);
+                }
+                Some(_) => continue,
+                None => outbound.timed_out(),
+            }
+            if losses.next() == Some(true) {
+                continue;
+            }
+            let cumulative = arrivals.cumulative();
+            let blocks: Vec<_> = arrivals.blocks().collect();
+            let taken = outbound.sack(
+                NOW, cumulative, WINDOW, blocks.iter().copied(), false, |b| released.push(b),
+            );
+            prop_assert!(taken.is_ok());
+            prop_assert_eq!(outbound.flight() % BYTES, 0);
+        }
+        prop_assert_eq!(outbound.flight(), 0);
+        prop_assert!(released.into_iter().eq(0..count));
+    }
+}
