@@ -2,9 +2,9 @@
 //! whatever order messages come.
 //!
 //! What is here so far: the wire ([`packet`], [`chunk`], [`parameter`], [`cause`]), the State
-//! [`cookie`] by which a listener remembers nothing of an INIT, and parts of an association ([`inbound`],
-//! [`outbound`], [`path`]). `docs/sctp.md` says how associations
-//! will be built on it.
+//! [`cookie`] by which a listener remembers nothing of an INIT, its [`stateless`] answers, and parts of an
+//! association ([`inbound`], [`outbound`], [`path`]). `docs/sctp.md` says how associations will be built
+//! on it.
 //!
 //! Nothing here has a socket, a clock, a thread or a global. Bytes from the network become typed
 //! values once; a length that lies ends the reading of what it belongs to.
@@ -18,6 +18,7 @@ pub mod outbound;
 pub mod packet;
 pub mod parameter;
 pub mod path;
+pub mod stateless;
 mod tlv;
 pub mod tsn;
 
