@@ -1,5 +1,5 @@
 //! The RNIC inside a virtual machine, on a kernel that is not this host's: what works there, and what is
-//! refused by name. A [`Case`] is one interface opened in one way, and what is at the other end.
+//! refused by name. A case is one interface opened in one way, and what is at the other end.
 
 mod end;
 mod machine;
