@@ -134,7 +134,7 @@ static unsigned char *content(const char *name, size_t *length)
 	long end;
 
 	MUST(file && !fseek(file, 0, SEEK_END) && (end = ftell(file)) >= 0 && !fseek(file, 0, SEEK_SET));
-	MUST((bytes = malloc(end + 1)) && fread(bytes, 1, end, file) == (size_t)end);
+	MUST((bytes = calloc(1, end + 1)) && fread(bytes, 1, end, file) == (size_t)end);
 	MUST(!fclose(file));
 	*length = end;
 	return bytes;

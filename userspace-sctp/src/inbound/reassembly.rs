@@ -9,6 +9,10 @@ mod tests;
 use crate::chunk::Data;
 use crate::tsn::Tsn;
 
+/// Most fragments that are kept, however short they are: each costs memory beside its bytes, and is moved when one
+/// with a lower TSN comes.
+pub const FRAGMENTS_MAX: usize = 1024;
+
 /// A message that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -33,6 +37,9 @@ pub enum ReassemblyError {
         /// Bytes of the fragment.
         more: usize,
     },
+    /// The same, because [`FRAGMENTS_MAX`] are kept.
+    #[error("{FRAGMENTS_MAX} fragments are kept, and no more can be")]
+    TooMany,
     /// A message begins or ends where another one has not ended, or goes on in another stream. The sender is at
     /// fault: the association is aborted.
     #[error("the fragment with TSN {tsn} does not fit its neighbours")]
@@ -64,7 +71,7 @@ struct Fragment {
 }
 
 impl Reassembly {
-    /// Keeps at most so many bytes.
+    /// Keeps at most so many bytes, in at most [`FRAGMENTS_MAX`] fragments.
     pub const fn new(bytes_max: usize) -> Self {
         Self {
             fragments: Vec::new(),
@@ -89,6 +96,9 @@ impl Reassembly {
                 bytes: self.bytes,
                 more,
             });
+        }
+        if self.fragments.len() == FRAGMENTS_MAX {
+            return Err(ReassemblyError::TooMany);
         }
         let at = self
             .fragments

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Message, Reassembly, ReassemblyError};
+use super::{FRAGMENTS_MAX, Message, Reassembly, ReassemblyError};
 use crate::chunk::Data;
 use crate::tsn::Tsn;
 
@@ -66,6 +66,18 @@ fn more_than_the_bound_is_not_kept() {
             .unwrap()
             .is_some()
     );
+}
+
+#[test]
+fn fragments_without_bytes_are_bounded_too() {
+    let mut reassembly = Reassembly::new(100);
+    let beginnings = FRAGMENTS_MAX as u32;
+    for number in 0..beginnings {
+        let lone = fragment(2 * number, true, false, b"");
+        assert_eq!(reassembly.take(&lone), Ok(None));
+    }
+    let error = reassembly.take(&fragment(2 * beginnings, true, false, b""));
+    assert_eq!(error, Err(ReassemblyError::TooMany));
 }
 
 #[test]
