@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic::{Context, DeviceName, Error};
+use rnic::{Context, DeviceName, Error, Listener};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, FORKS, Family, Host, INTERFACE, Lab, LinkOptions, Process};
 use rnic_tests::{binary, tool, wait};
+use rustix::process::Signal;
 
 const PORT: u16 = 18515;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -18,6 +19,8 @@ struct Bench {
     daemon: Daemon,
     far: [Daemon; 2],
     near: Host,
+    /// The same host, by its other interface.
+    near_too: Host,
     far_hosts: [Host; 2],
     file: PathBuf,
     _lab: Lab,
@@ -26,7 +29,7 @@ struct Bench {
 impl Bench {
     fn new(name: &str, interfaces: &[&str]) -> Self {
         let mut lab = Lab::new(name);
-        let [(near, far1), (_, far2)] = lab.forked(&LinkOptions::default());
+        let [(near, far1), (near_too, far2)] = lab.forked(&LinkOptions::default());
         let file = lab.directory().join("rnicd.toml");
         write(&file, interfaces, "");
         let words = ["--config".to_owned(), file.display().to_string()];
@@ -37,6 +40,7 @@ impl Bench {
             daemon,
             far,
             near,
+            near_too,
             far_hosts: [far1, far2],
             file,
             _lab: lab,
@@ -78,6 +82,33 @@ impl Bench {
         let _server = tool::server(&self.far[link], "rnic-ping", at, &[]);
         let client = tool::client(&self.daemon, "rnic-ping", at, &["--count", "2"]);
         let _ = client.run().success();
+    }
+
+    /// A connection from each interface of the daemon to the other, by no wire.
+    #[track_caller]
+    fn ping_within(&self) {
+        let hosts = [&self.near, &self.near_too];
+        for (from, to) in [(0, 1), (1, 0)] {
+            let transmitted = || {
+                let counters = self.open(FORKS[from]).expect("it is open").counters();
+                let counters = counters.expect("the daemon tells its counters");
+                // Queues come first, one for each of these interfaces.
+                ["port0_transmitted", "port1_transmitted"].map(|wanted| {
+                    let found = counters.iter().find(|(name, _)| name == wanted);
+                    found.map_or(0, |(_, count)| *count)
+                })
+            };
+            let before = transmitted();
+            let at = hosts[to].address(Family::V4, PORT + 2);
+            let server = ["--device", FORKS[to]];
+            let _server = tool::server(&self.daemon, "rnic-ping", at, &server);
+            let client = ["--device", FORKS[from], "--count", "2"];
+            let client = tool::client(&self.daemon, "rnic-ping", at, &client);
+            let _ = client.run().success();
+            let after = transmitted();
+            assert_eq!(after[0], before[0], "the interface has some of it");
+            assert!(after[1] > before[1], "{before:?}, {after:?}");
+        }
     }
 
     fn logged(&self, words: &str, times: usize) {
@@ -350,5 +381,58 @@ fn a_raised_mtu_is_taken_by_order_or_when_no_client_is_there() {
         .ip(&["link", "set", "dev", FORKS[1], "up"]);
     bench.ping(1);
     let _ = client.finish(LIMIT).success();
+    let _ = bench.daemon.stop();
+}
+
+#[test]
+fn an_interface_that_is_opened_later_or_again_is_joined_with_the_others() {
+    let bench = Bench::new("joined-late", &[FORKS[0]]);
+    write(&bench.file, &FORKS, "");
+    let _ = bench.rnicctl(&["reload"]).run().success();
+    bench.ping_within();
+    for _ in 0..2 {
+        for interface in FORKS {
+            let _ = bench.rnicctl(&["reopen", interface]).run().success();
+            bench.ping_within();
+        }
+    }
+    // Taken away and back, by another number.
+    write(&bench.file, &[FORKS[1]], "");
+    let _ = bench.rnicctl(&["reload"]).run().success();
+    write(&bench.file, &FORKS, "");
+    let _ = bench.rnicctl(&["reload"]).run().success();
+    bench.ping_within();
+    let _ = bench.daemon.stop();
+}
+
+/// Connections have time to end, and what would begin meanwhile is told why it can't.
+#[test]
+fn what_would_begin_at_an_interface_that_is_about_to_close_is_told_why() {
+    let mut bench = Bench::new("draining", &FORKS);
+    for (interfaces, order, words) in [
+        (
+            &FORKS[..],
+            &["reopen", FORKS[1]][..],
+            "is opened again: open the device again",
+        ),
+        (
+            &FORKS[..1],
+            &["reload"],
+            "was taken out of the RNIC's configuration",
+        ),
+    ] {
+        let context = bench.open(FORKS[1]).expect("it is open");
+        let (_client, _server) = bench.traffic(1, "3600");
+        bench.far[1].freeze();
+        write(&bench.file, interfaces, "");
+        let done = bench.rnicctl(order).spawn();
+        let at = bench.near_too.address(Family::V4, PORT + 3);
+        let error = wait::until("it is refused", Duration::from_secs(4), || {
+            Listener::bind(&context, at, 1).err()
+        });
+        assert!(error.to_string().contains(words), "{error}");
+        bench.far[1].signal(Signal::CONT);
+        let _ = done.finish(LIMIT).success();
+    }
     let _ = bench.daemon.stop();
 }

@@ -60,8 +60,8 @@ pub(crate) struct Core {
     pub(crate) request_metrics: RequestMetrics,
     pub(crate) last_counters: Mutex<LastCounters>,
     shared_prm: Arc<SharedPrm>,
-    /// The devices that internal links lead to, in the order of the links. Set once, before the first client.
-    pub(crate) internal: OnceLock<Vec<Joined>>,
+    /// The devices that internal links lead to, by the links' numbers.
+    pub(crate) internal: Mutex<Vec<Joined>>,
     clients: Mutex<HashMap<ClientId, Arc<Client>>>,
     /// To the thread that takes condemned clients away, until the device closes.
     reaper: Mutex<Option<Sender<Arc<Client>>>>,
@@ -72,8 +72,8 @@ pub(crate) struct Core {
     pub(crate) frame_bytes: usize,
     /// 127.0.0.0/8 and ::1 are this device's, and no other's of this process.
     has_loopback_addresses: AtomicBool,
-    /// Nothing begins any more, and what is there may end.
-    draining: AtomicBool,
+    /// Why nothing begins any more, while what is there may end.
+    draining: OnceLock<Refusal>,
     closing: AtomicBool,
     /// The host has the interface no more.
     gone: AtomicBool,
@@ -157,13 +157,13 @@ impl Core {
             icmp: Arc::default(),
             stale_neighbors: Arc::new(parts.stale_neighbors),
             icmp_sockets: Mutex::new(parts.icmp),
-            internal: OnceLock::new(),
+            internal: Mutex::default(),
             clients: Mutex::new(HashMap::new()),
             reaper: Mutex::default(),
             captures: Mutex::new(Captures::new(parts.capture)),
             frame_bytes: parts.frame_bytes,
             has_loopback_addresses: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            draining: OnceLock::new(),
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             events_wait: AtomicBool::new(false),
@@ -214,14 +214,15 @@ impl Core {
         IcmpReader::start(sockets, self.icmp.clone(), deliver).map(Some)
     }
 
-    /// Whether nothing may begin any more.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+    /// Why nothing may begin any more, if that is so.
+    pub(crate) fn draining(&self) -> Option<&Refusal> {
+        self.draining.get()
     }
 
-    /// Says that nothing may begin any more.
-    pub(crate) fn begin_draining(&self) {
-        self.draining.store(true, Ordering::Release);
+    /// Nothing may begin any more, for this reason.
+    pub(crate) fn begin_draining(&self, why: Refusal) {
+        // The first reason stays.
+        let _ = self.draining.set(why);
     }
 
     /// Whether 127.0.0.0/8 and ::1 are this device's.

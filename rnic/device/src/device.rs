@@ -47,10 +47,7 @@ impl Device {
         let (limits, administrators) = (config.limits.clone(), config.administrators);
         let shared_prm = SharedPrm::new(limits, administrators);
         shared_prm.set_interfaces(vec![(config.interface.clone(), None)]);
-        let core = Core::new(
-            open::open(config, 0)?.start(Vec::new())?,
-            Arc::new(shared_prm),
-        );
+        let core = Core::new(open::open(config, 0)?.start()?, Arc::new(shared_prm));
         core.take_loopback_addresses();
         Self::start(Arc::new(core))
     }
@@ -201,7 +198,7 @@ impl Device {
     /// Meanwhile nobody connects, accepts or listens any more. Ends when no connection is left, after
     /// `patience`, or when `give_up` says so; gives how many connections are left.
     pub fn drain(&self, patience: Duration, give_up: impl FnMut() -> bool) -> usize {
-        drain([self], patience, give_up)
+        drain([self], |_| refuse::shutting_down(), patience, give_up)
     }
 
     /// Has all connections end that have not begun to; says how many there are.
@@ -296,15 +293,16 @@ impl Drop for Device {
     }
 }
 
-/// Lets the connections of devices end in order, those of all in the same time. Gives how many are
-/// left.
+/// Lets the connections of devices end in order, those of all in the same time. What would begin meanwhile is
+/// refused with `why` of the interface. Gives how many connections are left.
 pub(crate) fn drain<'d>(
     devices: impl IntoIterator<Item = &'d Device> + Clone,
+    why: impl Fn(&str) -> Refusal,
     patience: Duration,
     mut give_up: impl FnMut() -> bool,
 ) -> usize {
     for device in devices.clone() {
-        device.core.begin_draining();
+        device.core.begin_draining(why(device.interface()));
     }
     let deadline = Instant::now() + patience;
     loop {

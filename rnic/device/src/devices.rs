@@ -79,13 +79,12 @@ impl Devices {
             }
             slots.push(slot);
         }
-        let links = internal::links(&interfaces)?;
         let mut cores = Vec::new();
-        for (opened, ports) in interfaces.into_iter().zip(links) {
-            let parts = opened.start(ports)?;
-            cores.push(Arc::new(Core::new(parts, shared_prm.clone())));
+        for opened in interfaces {
+            let core = Arc::new(Core::new(opened.start()?, shared_prm.clone()));
+            internal::join(&core, &cores);
+            cores.push(core);
         }
-        internal::join(&cores);
         let keeper = match presence {
             Presence::Required => None,
             Presence::Awaited => {
@@ -207,7 +206,8 @@ impl Devices {
     pub fn drain(&self, patience: Duration, give_up: impl FnMut() -> bool) -> usize {
         self.stop_waiting();
         let all = self.all();
-        drain(all.iter().map(|device| &**device), patience, give_up)
+        let devices = all.iter().map(|device| &**device);
+        drain(devices, |_| refuse::shutting_down(), patience, give_up)
     }
 
     /// [`Device::shutdown`] for all of them.

@@ -1,71 +1,99 @@
-//! Connections between the interfaces of one process: those that are opened together are joined by internal
-//! links ([`InternalPort`]), one for each two. What goes from an address of one to an address of another
-//! goes by their link, and nothing of it over an interface or through the kernel.
+//! Connections between the interfaces of one process: they are joined by internal links ([`InternalEnd`]), one
+//! for each two, whenever one is opened. What goes from an address of one to an address of another goes by
+//! their link, and nothing of it over an interface or through the kernel.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
+use rnic_engine::command::Command;
 use rnic_engine::shard::untagged_mtu;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, PathDefaults};
-use rnic_xsk::InternalPort;
+use rnic_xsk::InternalEnd;
 
-use crate::core::Core;
-use crate::open::{Opened, host};
+use crate::core::{Core, lock};
 use crate::vlan::Route;
-use crate::{DeviceError, LoopbackUse, refuse};
+use crate::{LoopbackUse, refuse};
 
-/// The most devices that are joined, the first ones: 28 links.
-const JOINED_MAX: usize = 8;
+/// The most devices that one is joined with.
+const LINKS_MAX: usize = 7;
 /// Frames that may be under way in each direction of a link. One connection's window has fewer.
 const LINK_FRAMES: u32 = 1024;
 
-/// A device that an internal link leads to.
+/// The device that an internal link leads to.
 #[derive(Debug)]
 pub(crate) struct Joined(Weak<Core>);
 
-/// Which of several devices are joined, by number: those that serve this host's addresses beside an
-/// interface's peers. Then those that are too many.
-fn joined(uses: impl Iterator<Item = LoopbackUse>) -> (Vec<usize>, Vec<usize>) {
-    let serving = uses.enumerate();
-    let serving = serving.filter(|(_, loopback)| *loopback == LoopbackUse::Beside);
-    let mut all: Vec<usize> = serving.map(|(number, _)| number).collect();
-    let beyond = all.split_off(all.len().min(JOINED_MAX));
-    (all, beyond)
+impl Joined {
+    /// The device, if it is still open.
+    fn device(&self) -> Option<Arc<Core>> {
+        let device = self.0.upgrade();
+        device.filter(|core| !core.is_gone() && !core.is_closing())
+    }
 }
 
-/// The ports by which each of the devices reaches the others that it is joined with, in their order.
-pub(crate) fn links(devices: &[Opened]) -> Result<Vec<Vec<InternalPort>>, DeviceError> {
-    let (joined, beyond) = joined(devices.iter().map(|device| device.config.loopback));
-    for device in beyond {
-        log::warn!(
-            "interface {}: its addresses and those of other interfaces of this RNIC are not connected with \
-             each other, because only {JOINED_MAX} interfaces are",
-            devices[device].config.interface
-        );
-    }
-    let mut ports: Vec<Vec<InternalPort>> = devices.iter().map(|_| Vec::new()).collect();
-    for (at, &a) in joined.iter().enumerate() {
-        for &b in &joined[at + 1..] {
-            let (umem_a, umem_b) = (&devices[a].umem, &devices[b].umem);
-            let (port_a, port_b) =
-                InternalPort::pair(umem_a, umem_b, LINK_FRAMES).map_err(host("an eventfd"))?;
-            ports[a].push(port_a);
-            ports[b].push(port_b);
+/// The number for one more link of a device: of the first that leads nowhere any more, or the next one. None when
+/// there are as many as may be.
+fn free_link(leads: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
+    let links = leads.len();
+    let mut leads = leads;
+    let over = leads.position(|leads| !leads);
+    over.or_else(|| (links < LINKS_MAX).then_some(links))
+}
+
+/// Joins a device with others that are open, as far as they serve this host's addresses beside an interface's
+/// peers. Only one thread at a time may join devices.
+pub(crate) fn join<'o>(core: &Arc<Core>, others: impl IntoIterator<Item = &'o Arc<Core>>) {
+    let name = &core.config.interface;
+    let serves = |core: &Core| core.config.loopback == LoopbackUse::Beside;
+    let mut beyond = Vec::new();
+    for other in others {
+        if !serves(core) || !serves(other) {
+            continue;
+        }
+        match (core.free_link(), other.free_link()) {
+            (Some(link), Some(others)) => {
+                if let Err(refusal) = connect(core, link, other, others) {
+                    let other = &other.config.interface;
+                    log::warn!(
+                        "interfaces {name} and {other}: addresses of one are not connected with those of the other, \
+                         until one of them is opened again: {refusal}"
+                    );
+                }
+            }
+            _ => beyond.push(other.config.interface.as_str()),
         }
     }
-    Ok(ports)
+    if !beyond.is_empty() {
+        log::warn!(
+            "interface {name}: its addresses and those of {} are not connected with each other, because an interface \
+             is joined with at most {LINKS_MAX} others",
+            beyond.join(", ")
+        );
+    }
 }
 
-/// Tells each device where its [`links`] lead.
-pub(crate) fn join(cores: &[Arc<Core>]) {
-    let (joined, _) = joined(cores.iter().map(|core| core.config.loopback));
-    for &device in &joined {
-        let others = joined.iter().filter(|other| **other != device);
-        let others = others.map(|&other| Joined(Arc::downgrade(&cores[other])));
-        // Nobody else sets it.
-        let _ = cores[device].internal.set(others.collect());
+/// Joins two devices by a link that has this number at the first, and that one at the second.
+fn connect(a: &Arc<Core>, link_a: usize, b: &Arc<Core>, link_b: usize) -> Result<(), Refusal> {
+    let pair = InternalEnd::pair([a.frame_bytes, b.frame_bytes], LINK_FRAMES);
+    let (end_a, end_b) = pair.map_err(|error| {
+        let message = format!("an eventfd for an internal link asked: {error}");
+        refuse::refusal(RefusalCode::Host, &message)
+    })?;
+    for (core, link, end) in [(a, link_a, end_a), (b, link_b, end_b)] {
+        // The end of a link that leads nowhere any more comes back, and is dropped here.
+        core.execute(Command::SetInternalLink { link, end })?;
     }
+    // Only now: a connection needs both ends.
+    for (core, link, other) in [(a, link_a, b), (b, link_b, a)] {
+        let joined = Joined(Arc::downgrade(other));
+        let mut links = lock(&core.internal);
+        match links.get_mut(link) {
+            Some(before) => *before = joined,
+            None => links.push(joined),
+        }
+    }
+    Ok(())
 }
 
 impl Core {
@@ -80,13 +108,12 @@ impl Core {
         remote: IpAddr,
         local: Option<IpAddr>,
     ) -> Option<Result<Route, Refusal>> {
-        let joined = self.internal.get()?;
         if is_of_one_link(remote) {
             return None;
         }
-        let others = joined.iter().map(|Joined(other)| other.upgrade());
+        let others: Vec<_> = lock(&self.internal).iter().map(Joined::device).collect();
+        let mut others = others.into_iter().enumerate();
         let (link, other) = others
-            .enumerate()
             .find_map(|(link, other)| Some((link, other.filter(|other| other.has(remote))?)))?;
         Some(self.way_by(link, &other, remote, local))
     }
@@ -121,10 +148,19 @@ impl Core {
         })
     }
 
-    /// Whether an interface of this device, which is still open, has the address.
+    /// [`free_link`] of this device.
+    fn free_link(&self) -> Option<usize> {
+        free_link(
+            lock(&self.internal)
+                .iter()
+                .map(|link| link.device().is_some()),
+        )
+    }
+
+    /// Whether an interface of this device has the address.
     fn has(&self, address: IpAddr) -> bool {
         let addresses = self.interface_addresses();
-        !self.is_gone() && !self.is_closing() && addresses.is_ok_and(|all| all.contains(&address))
+        addresses.is_ok_and(|all| all.contains(&address))
     }
 
     /// An address of this device's that `remote` can answer.

@@ -7,7 +7,7 @@ use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::{KnownFlows, Steering};
-use rnic_xsk::{DevicePort, FramePool, InternalPort, Umem, XskPort};
+use rnic_xsk::{DevicePort, FramePool, Umem, XskPort};
 use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -105,23 +105,15 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
 }
 
 impl Opened {
-    /// Makes its shard, ready to be driven, with these ends of internal links.
-    pub(crate) fn start(self, internal: Vec<InternalPort>) -> Result<Parts, DeviceError> {
+    /// Makes its shard, ready to be driven.
+    pub(crate) fn start(self) -> Result<Parts, DeviceError> {
         let (config, interface) = (self.config, &self.lans[0].interface);
         let frame_bytes = self.umem.frame_capacity();
         let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
-        let shard_config = ShardConfig {
-            internal_links: internal.len(),
-            ..shard_config(&config, (self.shard, &self.vlans), interface.defaults)?
-        };
+        let shard_config = shard_config(&config, (self.shard, &self.vlans), interface.defaults)?;
         let zero = userspace_tcp::Instant::ZERO;
         let queues = self.queues.len();
-        let ports: Vec<_> = self
-            .queues
-            .into_iter()
-            .map(DevicePort::Queue)
-            .chain(internal.into_iter().map(DevicePort::Internal))
-            .collect();
+        let ports: Vec<_> = self.queues.into_iter().map(DevicePort::Queue).collect();
         let mut shard = match ports.is_empty() {
             true => Shard::loopback_only(shard_config, self.umem, self.pool, zero),
             false => Shard::new(shard_config, self.pool, ports, zero),

@@ -77,7 +77,7 @@ impl Devices {
             let Some(device) = gone.any_device() else {
                 continue;
             };
-            drain([&**device], how.patience, || false);
+            drain([&**device], refuse::not_served, how.patience, || false);
             device.close(&refuse::not_served(&gone.config.interface));
         }
         let interface = |shard: u8| Some(self.slots.one(shard)?.config.interface);

@@ -132,8 +132,8 @@ impl ClientSession {
             request,
             Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
         );
-        if begins && self.core().is_draining() {
-            return Err(refuse::shutting_down());
+        if begins && let Some(why) = self.core().draining() {
+            return Err(why.clone());
         }
         if begins && self.core().is_gone() {
             return Err(refuse::interface_gone(self.device.interface()));

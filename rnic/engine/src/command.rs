@@ -16,6 +16,7 @@ use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
 use rnic_net::{IcmpReport, ListOwner, Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
+use rnic_xsk::{InternalEnd, InternalPort};
 use userspace_tcp::KeepAlive;
 
 use crate::capture::Capture;
@@ -263,6 +264,13 @@ pub enum Command {
         /// Which.
         address: IpAddr,
     },
+    /// An internal link ends here from now on; answered by [`Answer::InternalLink`].
+    SetInternalLink {
+        /// Its number: of one whose other end is gone, of which it takes the place, or as many as there are.
+        link: usize,
+        /// Its end.
+        end: InternalEnd,
+    },
     /// Some connections, from a cursor on; answered by [`Answer::Connections`].
     InspectConnections {
         /// 0, or what the last answer said.
@@ -344,6 +352,8 @@ pub enum Answer {
     Stags(Vec<(u32, StagStatus)>),
     /// To [`Command::RemoveCapture`], if it was there: who asked drops it, and not the shard.
     Capture(Option<Box<dyn Capture>>),
+    /// To [`Command::SetInternalLink`], the end that was there: who asked drops it, and not the shard.
+    InternalLink(Option<Box<InternalPort>>),
 }
 
 /// All that a shard measures, at one moment.

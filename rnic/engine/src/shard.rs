@@ -73,9 +73,8 @@ pub struct Shard<P> {
 }
 
 impl<P: Port> Shard<P> {
-    /// A shard over `ports`, which all take frames of one UMEM; the last ones may be
-    /// [internal links](ShardConfig::internal_links). `pool` has the frames that are this
-    /// shard's own.
+    /// A shard over `ports`, the interface's queues, which all take frames of one UMEM. `pool` has the
+    /// frames that are this shard's own. Internal links come by [`Command::SetInternalLink`].
     ///
     /// # Panics
     ///

@@ -101,4 +101,12 @@ impl<Q: Port> Port for DevicePort<Q> {
     fn statistics(&self) -> PortStatistics {
         either!(self, port => port.statistics())
     }
+
+    fn of_internal(end: InternalPort) -> Option<Self> {
+        Some(DevicePort::Internal(end))
+    }
+
+    fn internal(&mut self) -> Option<&mut InternalPort> {
+        either!(self, port => port.internal())
+    }
 }

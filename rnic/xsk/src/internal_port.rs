@@ -28,7 +28,15 @@ mod queue;
 use bell::Bell;
 use queue::Queue;
 
-/// One end of an internal link.
+/// One end of an internal link, before a device has it.
+#[derive(Debug)]
+pub struct InternalEnd {
+    outbound: Outbound,
+    inbound: Arc<Direction>,
+    depth: u32,
+}
+
+/// One end of an internal link, as the port of a device.
 #[derive(Debug)]
 pub struct InternalPort {
     queue: SendQueue,
@@ -60,9 +68,9 @@ struct Direction {
     bell: Bell,
 }
 
-impl InternalPort {
-    /// Two ends of one link. `depth` frames may be under way in each direction; memory for as many is
-    /// reserved, and used as far as so many have been under way.
+impl InternalEnd {
+    /// Two ends of one link, for devices whose frames have so many bytes at most. `depth` frames may be under way in
+    /// each direction; memory for as many is reserved, and used as far as so many have been under way.
     ///
     /// # Errors
     ///
@@ -71,25 +79,49 @@ impl InternalPort {
     /// # Panics
     ///
     /// When `depth` is 0, or more than a UMEM may have.
-    pub fn pair(a: &Umem, b: &Umem, depth: u32) -> io::Result<(InternalPort, InternalPort)> {
-        let frame_capacity = a.frame_capacity().min(b.frame_capacity());
+    pub fn pair(frame_bytes: [usize; 2], depth: u32) -> io::Result<(InternalEnd, InternalEnd)> {
+        let frame_capacity = frame_bytes[0].min(frame_bytes[1]);
         let (to_b, free_to_b) = Direction::new(depth, frame_capacity)?;
         let (to_a, free_to_a) = Direction::new(depth, frame_capacity)?;
-        let end = |umem: &Umem, free, outbound: &Arc<_>, inbound: &Arc<_>| InternalPort {
-            queue: SendQueue::new(umem, depth as usize),
+        let end = |free, outbound: &Arc<_>, inbound: &Arc<_>| InternalEnd {
             outbound: Outbound {
                 free,
                 direction: Arc::clone(outbound),
                 frame_capacity,
             },
             inbound: Arc::clone(inbound),
+            depth,
+        };
+        Ok((end(free_to_b, &to_b, &to_a), end(free_to_a, &to_a, &to_b)))
+    }
+}
+
+impl InternalPort {
+    /// The port of a device whose frames are in this UMEM.
+    pub fn new(end: InternalEnd, umem: &Umem) -> Self {
+        Self {
+            queue: SendQueue::new(umem, end.depth as usize),
+            outbound: end.outbound,
+            inbound: end.inbound,
             slept: false,
             statistics: PortStatistics::default(),
-        };
-        Ok((
-            end(a, free_to_b, &to_b, &to_a),
-            end(b, free_to_a, &to_a, &to_b),
-        ))
+        }
+    }
+
+    /// Both ports of a link, of devices whose UMEMs are these; as [`InternalEnd::pair`].
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, when it gives no eventfd.
+    pub fn pair(a: &Umem, b: &Umem, depth: u32) -> io::Result<(InternalPort, InternalPort)> {
+        let (to_b, to_a) = InternalEnd::pair([a, b].map(Umem::frame_capacity), depth)?;
+        Ok((InternalPort::new(to_b, a), InternalPort::new(to_a, b)))
+    }
+
+    /// Exchanges this end, whose frames were all taken back, for one of another link. Its counts go on.
+    pub fn exchange(&mut self, end: &mut InternalPort) {
+        end.statistics = self.statistics;
+        std::mem::swap(self, end);
     }
 
     /// The other end may have gone on sending without waking this one.
@@ -233,6 +265,14 @@ impl Port for InternalPort {
 
     fn statistics(&self) -> PortStatistics {
         self.statistics
+    }
+
+    fn of_internal(end: InternalPort) -> Option<Self> {
+        Some(end)
+    }
+
+    fn internal(&mut self) -> Option<&mut InternalPort> {
+        Some(self)
     }
 }
 

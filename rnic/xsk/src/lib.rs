@@ -49,7 +49,7 @@ mod xsk_port;
 pub use device_port::DevicePort;
 pub use error::{Request, XskError};
 pub use frame::Frame;
-pub use internal_port::InternalPort;
+pub use internal_port::{InternalEnd, InternalPort};
 pub use kernel_feature::KernelFeature;
 pub use memory_port::{MemoryPort, MemoryWire};
 pub use packet::Packet;

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::error::XskError;
 use crate::frame::Frame;
+use crate::internal_port::InternalPort;
 use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::umem::Umem;
@@ -74,6 +75,20 @@ pub trait Port {
 
     /// What was counted so far.
     fn statistics(&self) -> PortStatistics;
+
+    /// The port that this end of an internal link is. `None` where such ports are never one.
+    fn of_internal(end: InternalPort) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        let _ = end;
+        None
+    }
+
+    /// The end of an internal link that this port is, if it is one.
+    fn internal(&mut self) -> Option<&mut InternalPort> {
+        None
+    }
 }
 
 /// Counters of a port since it was opened.

@@ -12,7 +12,7 @@ use crate::driver::Patience;
 use crate::host::Sockets;
 use crate::host::netlink::Netlink;
 use crate::host::privileges;
-use crate::{Device, DeviceConfig, DeviceError, open, refuse};
+use crate::{Device, DeviceConfig, DeviceError, internal, open, refuse};
 
 /// Between two tries to open an interface that is ready, and can't be opened.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
@@ -42,7 +42,11 @@ pub(super) fn open_more(
     let (mut more, mut faults) = (Vec::new(), Vec::new());
     for (shard, config) in free.into_iter().zip(configs) {
         let mut slot = Slot::new(config.clone(), shard);
-        match start(slots, config, shard) {
+        let others = slots.open().into_iter();
+        let others: Vec<_> = others
+            .chain(more.iter().filter_map(Slot::device).cloned())
+            .collect();
+        match start(slots, &others, config, shard) {
             Ok(device) => slot.open(device),
             Err(error) if error.is_absence() => slot.wait_for(&error.to_string()),
             Err(error) => faults.push(error.to_string()),
@@ -70,7 +74,7 @@ pub(super) fn open_again(slots: &Slots, slot: &Slot, netlink: &Netlink) -> Resul
         if let Some(gone) = gone {
             gone.close(&refuse::opened_again(&slot.config.interface));
         }
-        start(slots, slot.next_config(), slot.shard)
+        start(slots, &slots.open(), slot.next_config(), slot.shard)
     });
     match opened {
         Ok(device) => {
@@ -126,17 +130,23 @@ pub(super) fn reopen(
     let device = slot.device().cloned();
     slots.change_one(shard, Slot::begin_opening);
     if let Some(device) = device {
-        drain([&*device], patience, || false);
+        drain([&*device], refuse::opened_again, patience, || false);
     }
     slots
         .one(shard)
         .map_or(Ok(()), |slot| open_again(slots, &slot, netlink))
 }
 
-/// Opens a device beside others, with which it is not joined by internal links.
-fn start(slots: &Slots, config: DeviceConfig, shard: u8) -> Result<Arc<Device>, DeviceError> {
-    let parts = open::open(config, shard)?.start(Vec::new())?;
+/// Opens a device beside these others.
+fn start(
+    slots: &Slots,
+    others: &[Arc<Device>],
+    config: DeviceConfig,
+    shard: u8,
+) -> Result<Arc<Device>, DeviceError> {
+    let parts = open::open(config, shard)?.start()?;
     let core = Arc::new(Core::new(parts, slots.shared_prm().clone()));
+    internal::join(&core, others.iter().map(|other| other.core()));
     let failed = |cause| DeviceError::Host {
         what: "threads of an interface",
         cause,

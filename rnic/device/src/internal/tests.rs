@@ -1,14 +1,15 @@
 use super::*;
 
-use LoopbackUse::{Beside, Off, Only};
-
 #[test]
-fn devices_that_serve_this_hosts_addresses_are_joined_and_no_more_than_the_first_eight() {
-    let uses = [Beside, Off, Beside, Only, Beside];
-    assert_eq!(joined(uses.into_iter()), (vec![0, 2, 4], vec![]));
-    assert_eq!(joined([Off, Beside].into_iter()), (vec![1], vec![]));
-    let many = std::iter::once(Off).chain([Beside; 10]);
-    assert_eq!(joined(many), ((1..9).collect(), vec![9, 10]));
+fn a_link_that_leads_nowhere_any_more_is_used_again_and_there_are_no_more_than_seven() {
+    let free = |leads: &[bool]| free_link(leads.iter().copied());
+    assert_eq!(free(&[]), Some(0));
+    assert_eq!(free(&[true, true]), Some(2));
+    assert_eq!(free(&[true, false, false]), Some(1));
+    assert_eq!(free(&[true; LINKS_MAX]), None);
+    let mut links = [true; LINKS_MAX];
+    links[LINKS_MAX - 1] = false;
+    assert_eq!(free(&links), Some(LINKS_MAX - 1));
 }
 
 #[test]

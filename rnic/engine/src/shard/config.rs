@@ -17,9 +17,6 @@ pub struct ShardConfig {
     pub shard: u8,
     /// What the paths of passive connections begin with: the interface's MTU and hop limits.
     pub path_defaults: PathDefaults,
-    /// How many of the shard's ports, the last ones, are internal links: to other shards of this process,
-    /// whose addresses are this host's too.
-    pub internal_links: usize,
     /// The VLANs of local addresses: what comes to one of these with another tag, or without one, is
     /// dropped.
     pub vlans: Vlans,
@@ -51,7 +48,6 @@ impl Default for ShardConfig {
             secret: [0; 16],
             shard: 0,
             path_defaults: PathDefaults::new(1500),
-            internal_links: 0,
             vlans: Vlans::default(),
             limits: ShardLimits::default(),
             receive_reserve: 1024,

@@ -5,6 +5,7 @@
 //!   [`peer_timeout`] and [`deadlines`]);
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
+//! - ends of internal links that come ([`internal_link`]);
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod backlog;
@@ -12,6 +13,7 @@ pub(super) mod control;
 pub(super) mod deadlines;
 pub(super) mod guesses;
 pub(super) mod inspect;
+mod internal_link;
 pub(super) mod lifecycle;
 pub(super) mod markers;
 pub(super) mod memory_fault;

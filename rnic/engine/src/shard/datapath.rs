@@ -117,7 +117,7 @@ impl<P: Port> Datapath<P> {
                 umem,
                 pool,
             },
-            interface_ports: ports.len().saturating_sub(config.internal_links),
+            interface_ports: ports.len(),
             config,
             ports,
         }

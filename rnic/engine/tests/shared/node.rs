@@ -18,7 +18,7 @@ use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::Completion;
 use rnic_net::{Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
-use rnic_xsk::{ChunkSize, DevicePort, FramePool, InternalPort, MemoryPort, MemoryWire, Umem};
+use rnic_xsk::{ChunkSize, DevicePort, FramePool, InternalEnd, MemoryPort, MemoryWire, Umem};
 use userspace_tcp::Instant;
 
 /// Bytes of a node's memory, registered or not.
@@ -105,19 +105,14 @@ impl Node {
         index: usize,
         settings: Settings,
         (umem, pool): (Umem, FramePool),
-        links: Vec<InternalPort>,
+        links: Vec<InternalEnd>,
     ) -> Self {
         let mtu = settings.shard.path_defaults.mtu;
         let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
         let (doorbells, engine) = doorbells();
-        let config = ShardConfig {
-            internal_links: links.len(),
-            ..settings.shard
-        };
-        let links = links.into_iter().map(DevicePort::Internal);
-        let ports = std::iter::once(DevicePort::Queue(port)).chain(links);
+        let ports = vec![DevicePort::Queue(port)];
         let mut node = Self {
-            shard: Shard::new(config, pool, ports.collect(), Instant::ZERO),
+            shard: Shard::new(settings.shard, pool, ports, Instant::ZERO),
             wire,
             address: format!("198.18.0.{}:{PORT}", index + 1).parse().unwrap(),
             arena: Arc::new(SharedMemory::private(ARENA).unwrap()),
@@ -132,6 +127,9 @@ impl Node {
             next_qp: 0,
             woken: Vec::new(),
         };
+        for (link, end) in links.into_iter().enumerate() {
+            node.must(Command::SetInternalLink { link, end });
+        }
         node.open(engine, settings.tight_cq);
         node
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
 use rnic_net::Path;
-use rnic_xsk::{ChunkSize, InternalPort, Port, Umem};
+use rnic_xsk::{ChunkSize, InternalEnd, Port, Umem};
 use rustix::event::{PollFd, PollFlags};
 use userspace_tcp::Instant;
 
@@ -75,11 +75,11 @@ impl Host {
     /// The nodes of a simulation, joined.
     pub fn nodes(&self, settings: Vec<Settings>) -> Vec<Node> {
         let memories: Vec<_> = settings.iter().map(Settings::memory).collect();
-        let mut links: Vec<Vec<InternalPort>> = memories.iter().map(|_| Vec::new()).collect();
+        let mut links: Vec<Vec<InternalEnd>> = memories.iter().map(|_| Vec::new()).collect();
         for a in 0..self.joined {
             for b in a + 1..self.joined {
-                let (umem_a, umem_b) = (&memories[a].0, &memories[b].0);
-                let (to_b, to_a) = InternalPort::pair(umem_a, umem_b, self.depth).unwrap();
+                let frame_bytes = [a, b].map(|node| memories[node].0.frame_capacity());
+                let (to_b, to_a) = InternalEnd::pair(frame_bytes, self.depth).unwrap();
                 links[a].push(to_b);
                 links[b].push(to_a);
             }

@@ -11,7 +11,7 @@ use rnic_ipc::control::{DisconnectReason, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, VlanId};
-use rnic_xsk::{ChunkSize, FramePool, InternalPort, Port, Umem};
+use rnic_xsk::{ChunkSize, FramePool, InternalEnd, InternalPort, Port, Umem};
 use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, SeqNum, TcpHeader};
 
 use crate::hostile::Tape;
@@ -51,39 +51,67 @@ impl Outside {
     }
 }
 
+/// An interface whose shard has no internal link yet.
+fn interface(
+    number: u8,
+    address: &str,
+    (umem, pool): (&Umem, FramePool),
+    config: &ShardConfig,
+) -> (Side<InternalPort>, Outside) {
+    let (theirs, far_pool) = Umem::heap(64, ChunkSize::Bytes2048);
+    let (interface, far) = InternalPort::pair(umem, &theirs, 64).unwrap();
+    let config = ShardConfig {
+        receive_reserve: FRAMES as usize / 8,
+        ..config.clone()
+    };
+    let shard = Shard::new(config, pool, vec![interface], Instant::ZERO);
+    let address: SocketAddr = address.parse().unwrap();
+    let frames = umem.frames();
+    let mut side = Side::over(number, address, shard, None, frames, Rings::default());
+    side.internal_link = Some(0);
+    let outside = Outside {
+        port: far,
+        pool: far_pool,
+    };
+    (side, outside)
+}
+
+/// Joins two interfaces by their first internal link. Returns the ends that were there.
+fn join(sides: &mut [Side<InternalPort>; 2], now: Instant) -> [Option<Box<InternalPort>>; 2] {
+    let [umem_a, umem_b] = sides
+        .each_ref()
+        .map(|side| side.shard.ports()[0].umem().clone());
+    let frame_bytes = [umem_a, umem_b].map(|umem| umem.frame_capacity());
+    let mtu = untagged_mtu(frame_bytes[0].min(frame_bytes[1]));
+    let (a, b) = InternalEnd::pair(frame_bytes, DEPTH).unwrap();
+    let mut ends = [Some(a), Some(b)];
+    let mut before = [None, None];
+    for (side, (end, before)) in sides.iter_mut().zip(ends.iter_mut().zip(&mut before)) {
+        let end = end.take().unwrap();
+        let command = Command::SetInternalLink { link: 0, end };
+        *before = match side.shard.execute(command, now).unwrap() {
+            Answer::InternalLink(before) => before,
+            other => panic!("{other:?}"),
+        };
+        side.mtu = mtu;
+    }
+    before
+}
+
 impl Host {
     fn new(addresses: [&str; 2], chunks: [ChunkSize; 2], config: &ShardConfig) -> Self {
-        let umems = chunks.map(|chunk| Umem::heap(FRAMES, chunk));
-        let (a, b) = InternalPort::pair(&umems[0].0, &umems[1].0, DEPTH).unwrap();
-        let mtu = untagged_mtu(a.frame_capacity());
-        let mut outside = Vec::new();
-        let mut sides = Vec::new();
-        let parts = umems.into_iter().zip([a, b]).zip(addresses);
-        for (number, (((umem, pool), link), address)) in (1..).zip(parts) {
-            let (theirs, far_pool) = Umem::heap(64, ChunkSize::Bytes2048);
-            let (interface, far) = InternalPort::pair(&umem, &theirs, 64).unwrap();
-            let config = ShardConfig {
-                internal_links: 1,
-                receive_reserve: FRAMES as usize / 8,
-                ..config.clone()
-            };
-            let frames = umem.frames();
-            let ports = vec![interface, link];
-            let shard = Shard::new(config, pool, ports, Instant::ZERO);
-            let address: SocketAddr = address.parse().unwrap();
-            let mut side = Side::over(number, address, shard, None, frames, Rings::default());
-            side.mtu = mtu;
-            side.internal_link = Some(0);
-            sides.push(side);
-            outside.push(Outside {
-                port: far,
-                pool: far_pool,
-            });
-        }
+        let made = [0, 1].map(|index| {
+            let (umem, pool) = Umem::heap(FRAMES, chunks[index]);
+            interface(index as u8 + 1, addresses[index], (&umem, pool), config)
+        });
+        let [(a, outside_a), (b, outside_b)] = made;
+        let mut sides = [a, b];
+        let before = join(&mut sides, Instant::ZERO);
+        assert!(before.iter().all(Option::is_none));
         Self {
-            sides: sides.try_into().map_err(drop).unwrap(),
-            outside: outside.try_into().map_err(drop).unwrap(),
-            mtu,
+            mtu: sides[0].mtu,
+            sides,
+            outside: [outside_a, outside_b],
             now: Instant::from_nanos(1_000_000),
         }
     }
@@ -405,4 +433,53 @@ fn allow_lists_of_peers_are_not_for_the_other_interface_of_the_host() {
     host.sides[1].peers.add(ListOwner::Interface, nobody);
     host.connect();
     assert_eq!(host.sides[1].counter("peers_refused_interface"), 0);
+}
+
+/// The second interface is opened again: by a shard that knows of nothing.
+#[test]
+fn another_link_takes_the_place_of_one_whose_other_end_is_gone() {
+    let mut host = Host::v4();
+    let qps = host.connect();
+    host.transfer(qps, 100);
+    let (active, _) = qps;
+    let stag = host.sides[1].stag;
+    for id in 0..8 {
+        host.sides[0].post_work(active, WrOpcode::Write, id, 0, (stag, 0), LEN);
+    }
+    // Frames are under way, and some more are about to be.
+    host.sides[0].shard.poll(host.now);
+    let transmitted = |host: &Host| host.sides[0].shard.ports()[1].statistics().transmitted;
+    let before = transmitted(&host);
+
+    let (umem, pool) = Umem::heap(FRAMES, ChunkSize::Bytes4096);
+    let config = SideConfig::default().shard;
+    let (side, outside) = interface(2, "198.18.1.1:7174", (&umem, pool), &config);
+    host.sides[1] = side;
+    host.outside[1] = outside;
+    let ends = join(&mut host.sides, host.now);
+    assert!(ends[0].is_some() && ends[1].is_none());
+    host.settle();
+    assert_eq!(
+        host.sides[0].disconnected(active),
+        Some(DisconnectReason::Reset)
+    );
+    host.run_until(PATIENCE, |_| false);
+    let levels = host.sides[0].shard.levels();
+    assert_eq!(levels.frames_free, host.sides[0].frames, "{levels:?}");
+
+    let qps = host.connect();
+    host.transfer(qps, 200);
+    assert!(transmitted(&host) > before, "its counts go on");
+    host.end(qps);
+    host.assert_nothing_is_left();
+}
+
+#[test]
+fn a_link_of_a_number_that_is_not_the_next_is_refused() {
+    let mut host = Host::v4();
+    let (end, _other) = InternalEnd::pair([2048; 2], DEPTH).unwrap();
+    let command = Command::SetInternalLink { link: 2, end };
+    let refused = host.sides[0].shard.execute(command, host.now);
+    let error = refused.unwrap_err().to_string();
+    assert_eq!(error, "internal link 2 asked, but 1 is the next");
 }

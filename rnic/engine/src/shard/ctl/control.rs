@@ -177,6 +177,10 @@ impl Ctl {
             Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
             Command::AddressGone { address } => self.address_gone(dp, tx, address),
+            Command::SetInternalLink { link, end } => {
+                let before = self.set_internal_link(dp, tx, link, end)?;
+                return Ok(Answer::InternalLink(before));
+            }
             Command::InspectConnections { after } => return Ok(self.inspect_connections(dp, after)),
             Command::InspectQueuePairs { qps } => return Ok(dp.inspect_queue_pairs(&qps)),
             Command::InspectStags { stags } => return Ok(dp.inspect_stags(&stags)),

@@ -25,7 +25,7 @@ pub(in crate::shard) struct Link {
     pub waiting: Option<OversizedPacket>,
     ways_back: VecDeque<WayBack>,
     /// By port: whether its last flush failed.
-    failing: Box<[bool]>,
+    failing: Vec<bool>,
 }
 
 /// How to reach the sender of a segment that has no connection.
@@ -56,8 +56,13 @@ impl Link {
             count: 0,
             waiting: None,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
-            failing: vec![false; ports].into_boxed_slice(),
+            failing: vec![false; ports],
         }
+    }
+
+    /// There is one port more.
+    pub fn port_added(&mut self) {
+        self.failing.push(false);
     }
 
     /// Segments that every port and the loopback can take now. A port whose interface is down does not limit
