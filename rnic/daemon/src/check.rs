@@ -1,11 +1,16 @@
-//! What would hold: the settings, and the limits of everybody who is named.
+//! What would hold: the settings, and the limits of everybody who is named. And what would keep the daemon from
+//! starting with them on this host ([`faults()`]).
+
+mod faults;
 
 use std::fmt::{self, Display, Formatter};
 
+use rnic_device::host::missing_features;
 use rnic_device::{DeviceConfig, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits};
 
 use crate::names;
 use crate::settings::Settings;
+pub(crate) use faults::faults;
 
 /// Who is allowed where there is no list.
 const EVERYBODY: &str = "everybody";
@@ -72,6 +77,9 @@ impl Display for Effective<'_> {
         for peers in &limits.listener_peers {
             writeln!(f, "\nlisteners at {}:", peers.at)?;
             line(f, "allowed_peers", &peers.allowed)?;
+        }
+        if let Some(missing) = missing_features() {
+            writeln!(f, "\nthe kernel:\n  {missing}")?;
         }
         Ok(())
     }

@@ -17,7 +17,9 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Check the configuration, print the settings and limits that result, and exit
+    /// Check the configuration, print the settings and limits that result, and exit. What would keep the
+    /// daemon from starting here is printed too, a line for each thing: capabilities and locked memory, the
+    /// socket, captures, metrics, the interfaces. Nothing is opened or made. With any such line the exit status is 1
     #[arg(long)]
     pub(crate) check: bool,
 

@@ -35,6 +35,7 @@ use config::ConfigError;
 use journal::Reader;
 use log_limit::Limited;
 use rnic_ipc::heap::Heap;
+use serve::ServeError;
 use settings::{Settings, SettingsError};
 
 /// An allocation that fails costs requests, and not the daemon.
@@ -52,12 +53,10 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return unsettled(&error),
     };
-    if cli.check {
-        // Whoever reads it may have read enough.
-        let _ = write!(std::io::stdout(), "{}", check::Effective(&settings));
-        return ExitCode::SUCCESS;
-    }
     let reader = Reader::of_stderr();
+    if cli.check {
+        return check(&settings, reader);
+    }
     let logger = env_logger::Builder::new()
         // All of it, so that an operator may ask for more at run time: the level is the crate's.
         .filter_level(log::LevelFilter::Trace)
@@ -80,16 +79,34 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, also when the kernel's verifier had more to say.
-            let words: Vec<_> = error
-                .to_string()
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect();
-            reader.complain(&format!("rnicd: {}", words.join(" ")));
+            complain(reader, &error);
             ExitCode::from(EXIT_FAILED)
         }
     }
+}
+
+/// Prints what would hold, and a line for each thing that would keep the daemon from starting.
+fn check(settings: &Settings, reader: Reader) -> ExitCode {
+    // Whoever reads it may have read enough.
+    let _ = write!(std::io::stdout(), "{}", check::Effective(settings));
+    let faults = check::faults(settings);
+    for fault in &faults {
+        complain(reader, fault);
+    }
+    match faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(EXIT_FAILED),
+    }
+}
+
+/// One line, also when the kernel's verifier had more to say.
+fn complain(reader: Reader, error: &ServeError) {
+    let words: Vec<_> = error
+        .to_string()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    reader.complain(&format!("rnicd: {}", words.join(" ")));
 }
 
 fn unsettled(error: &SettingsError) -> ExitCode {

@@ -59,13 +59,19 @@ pub(crate) struct MetricsListener {
 }
 
 impl MetricsListener {
+    /// Why the place can't be had, if it can't. No file is made.
+    pub(crate) fn check(address: &MetricsAddress) -> Option<MetricsError> {
+        let checked = match address {
+            MetricsAddress::Unix(path) => address::check_unix(path),
+            // Of a port nothing is left.
+            MetricsAddress::Tcp(_) => Listener::open(address).map(drop),
+        };
+        Some(not_had(address, checked.err()?))
+    }
+
     /// Listens there.
     pub(crate) fn bind(address: &MetricsAddress) -> Result<Self, MetricsError> {
-        let listener = Listener::open(address).map_err(|source| MetricsError {
-            address: address.clone(),
-            what: "it can't be had",
-            source,
-        })?;
+        let listener = Listener::open(address).map_err(|source| not_had(address, source))?;
         Ok(Self {
             listener,
             address: address.clone(),
@@ -116,6 +122,14 @@ impl MetricsListener {
             thread: Some(thread),
             file,
         })
+    }
+}
+
+fn not_had(address: &MetricsAddress, source: std::io::Error) -> MetricsError {
+    MetricsError {
+        address: address.clone(),
+        what: "it can't be had",
+        source,
     }
 }
 

@@ -6,9 +6,12 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rnic_device::host::{files, privileges};
+use rnic_ipc::find::DEFAULT_SOCKET;
 use rnic_ipc::transport::{Channel, ChannelListener, TransportError};
 use rustix::fs::Mode;
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -45,7 +48,7 @@ pub(crate) enum SocketError {
     },
     /// It is not the daemon's to give away.
     #[error(
-        "socket {} asked of group {group}, but the kernel refused: {source}: make the daemon's user a member \
+        "socket {} asked of group {group}, but the kernel refuses: {source}: make the daemon's user a member \
          of it (SupplementaryGroups= in its systemd unit), or name one of its groups with --socket-group",
         path.display()
     )]
@@ -89,46 +92,33 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), SocketError> {
 }
 
 impl SocketFile {
+    /// Why [`Self::clear`] and [`Self::bind`] would fail, found out without changing anything. Whoever is the
+    /// daemon there is connected to, and left again.
+    pub(crate) fn check(path: &Path, group: Option<u32>) -> Vec<SocketError> {
+        let made_at_the_start = path == Path::new(DEFAULT_SOCKET) && !directory_of(path).exists();
+        let checked = match made_at_the_start {
+            true => directory_of(path),
+            false => path,
+        };
+        let place = find(checked).and_then(|_| {
+            let writable = files::check_directory(checked);
+            writable.map_err(|source| host(path, "its directory can't be written to", source))
+        });
+        let group = group.map_or(Ok(()), |group| check_group(path, group));
+        place.err().into_iter().chain(group.err()).collect()
+    }
+
     /// Looks whether the path can be had, and removes what a daemon that was killed left there.
     pub(crate) fn clear(path: &Path) -> Result<(), SocketError> {
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return directory(path),
-            Err(source) => return Err(host(path, "it can't be looked at", source)),
-            Ok(found) => found,
-        };
-        if !found.file_type().is_socket() {
-            return Err(SocketError::NotASocket {
-                path: path.to_owned(),
-            });
+        if find(path)? == Found::Stale {
+            log::info!(
+                "removing the socket {} of a daemon that is gone",
+                path.display()
+            );
+            fs::remove_file(path)
+                .map_err(|source| host(path, "the stale one can't be removed", source))?;
         }
-        match Channel::connect(path) {
-            Ok(_) => Err(SocketError::Taken {
-                path: path.to_owned(),
-            }),
-            Err(TransportError::Connect {
-                errno: Errno::CONNREFUSED,
-                ..
-            }) => {
-                log::info!(
-                    "removing the socket {} of a daemon that is gone",
-                    path.display()
-                );
-                fs::remove_file(path)
-                    .map_err(|source| host(path, "the stale one can't be removed", source))
-            }
-            // A full backlog, or a socket of another type: somebody is there.
-            Err(TransportError::Connect {
-                errno: Errno::AGAIN | Errno::PROTOTYPE,
-                ..
-            }) => Err(SocketError::Taken {
-                path: path.to_owned(),
-            }),
-            Err(error) => Err(host(
-                path,
-                "it can't be connected to",
-                io::Error::other(error.to_string()),
-            )),
-        }
+        Ok(())
     }
 
     /// Makes the socket, of this group or of the daemon's own. Until it has its permissions nobody
@@ -203,13 +193,82 @@ impl Drop for SocketFile {
     }
 }
 
-/// That a socket could be made there.
-fn directory(path: &Path) -> Result<(), SocketError> {
-    let parent = match path.parent() {
+/// What is where the socket is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// The socket of a daemon that is gone.
+    Stale,
+}
+
+/// What is at a path; an error if the path can't be had.
+fn find(path: &Path) -> Result<Found, SocketError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return directory(path).map(|()| Found::Nothing);
+        }
+        Err(source) => return Err(host(path, "it can't be looked at", source)),
+        Ok(found) => found,
+    };
+    if !found.file_type().is_socket() {
+        return Err(SocketError::NotASocket {
+            path: path.to_owned(),
+        });
+    }
+    match Channel::connect(path) {
+        Ok(_) => Err(SocketError::Taken {
+            path: path.to_owned(),
+        }),
+        Err(TransportError::Connect {
+            errno: Errno::CONNREFUSED,
+            ..
+        }) => Ok(Found::Stale),
+        // A full backlog, or a socket of another type: somebody is there.
+        Err(TransportError::Connect {
+            errno: Errno::AGAIN | Errno::PROTOTYPE,
+            ..
+        }) => Err(SocketError::Taken {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(host(
+            path,
+            "it can't be connected to",
+            io::Error::other(error.to_string()),
+        )),
+    }
+}
+
+/// That the socket could be given to this group.
+fn check_group(path: &Path, group: u32) -> Result<(), SocketError> {
+    let own = || {
+        let effective = rustix::process::getegid();
+        let others = rustix::process::getgroups().unwrap_or_default();
+        others
+            .into_iter()
+            .chain([effective])
+            .any(|own| own.as_raw() == group)
+    };
+    let refused = |errno: Errno| SocketError::Group {
+        path: path.to_owned(),
+        group,
+        source: errno.into(),
+    };
+    match privileges::missing(CapabilitySet::CHOWN).map_err(refused)? {
+        missing if missing.is_empty() || own() => Ok(()),
+        _ => Err(refused(Errno::PERM)),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    match fs::metadata(parent) {
+    }
+}
+
+/// That a socket could be made there.
+fn directory(path: &Path) -> Result<(), SocketError> {
+    match fs::metadata(directory_of(path)) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(host(
             path,

@@ -21,7 +21,7 @@ use rnic_prm::{Credentials, Prm};
 
 use crate::core::Core;
 use crate::device::drain;
-use crate::host::sockets::report_missing_features;
+use crate::host::missing_features;
 use crate::shared_prm::SharedPrm;
 use crate::{Device, DeviceConfig, DeviceError, Presence, internal, metrics, open, refuse};
 use keeper::Keeper;
@@ -60,7 +60,9 @@ impl Devices {
         opened: impl FnOnce() -> Result<T, E>,
     ) -> Result<(Self, T), E> {
         let first = check_all(&configs)?.clone();
-        report_missing_features();
+        if let Some(line) = missing_features() {
+            log::info!("{line}");
+        }
         for config in &mut configs {
             config.limits = first.limits.clone();
             config.administrators = first.administrators;

@@ -104,6 +104,30 @@ pub enum DeviceError {
         /// What was being done.
         what: String,
     },
+    /// Capabilities that opening interfaces needs ([`crate::Devices::check`]).
+    #[error(
+        "interface {} asked, which needs capabilities that this process is without, {}: run as root, or \
+         give it these (AmbientCapabilities= in a systemd unit)",
+        interfaces.join(", "),
+        missing.join(", ")
+    )]
+    NoCapabilities {
+        /// The interfaces' names.
+        interfaces: Vec<String>,
+        /// The capabilities' names.
+        missing: Vec<String>,
+    },
+    /// Packet buffers are more than the limit of locked memory ([`crate::Devices::check`]).
+    #[error(
+        "{asked} bytes of packet buffers asked, but this process may lock {allowed} bytes of memory: ask for \
+         fewer frames, raise `ulimit -l` (LimitMEMLOCK= in a systemd unit), or give CAP_IPC_LOCK"
+    )]
+    LockedMemory {
+        /// Those of all interfaces.
+        asked: u64,
+        /// RLIMIT_MEMLOCK.
+        allowed: u64,
+    },
     /// XDP can't be had.
     #[error(transparent)]
     Steering {

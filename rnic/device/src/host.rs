@@ -6,6 +6,7 @@
 pub(crate) mod address;
 pub(crate) mod cgroup;
 pub(crate) mod changes;
+pub mod files;
 pub(crate) mod icmp;
 pub(crate) mod interface;
 pub(crate) mod joined_frames;
@@ -27,7 +28,7 @@ pub use netlink::Netlink;
 pub use reservation::Reservation;
 pub use rnic_ipc::control::{Refusal, RefusalCode};
 pub use signals::{Signal, Signals};
-pub use sockets::{Sockets, SocketsConfig, attach};
+pub use sockets::{Sockets, SocketsConfig, attach, missing_features};
 pub(crate) use way::leads_over;
 pub use way::{check_local, find_way, route_mtu};
 

@@ -19,6 +19,7 @@
 
 mod audit;
 mod capture;
+mod check;
 mod client;
 mod config;
 mod core;

@@ -7,7 +7,7 @@ use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::{KnownFlows, Steering};
-use rnic_xsk::{DevicePort, FramePool, Umem, XskPort};
+use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
 use userspace_tcp::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
@@ -47,19 +47,49 @@ pub(crate) struct Opened {
     pub(crate) queues: Vec<XskPort>,
 }
 
+/// What is known of an interface before any of it is opened.
+pub(crate) struct Found {
+    netlink: Netlink,
+    vlans: Vlans,
+    lans: Vec<Lan>,
+    /// Of its packet buffers.
+    pub(crate) chunk: ChunkSize,
+    queues: u32,
+}
+
+/// Looks up an interface that is to be opened, and whether it can be as `config` says.
+pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
+    let netlink = Netlink::open().map_err(host("a netlink socket"))?;
+    let vlans = vlans(config)?;
+    let lans = find(config, &netlink)?;
+    let interface = &lans[0].interface;
+    let chunk = Sockets::chunk(interface)?;
+    Sockets::check_busy_poll(interface, config.busy_poll)?;
+    let queues = queues(config, interface)?;
+    check_frames(config, queues)?;
+    Ok(Found {
+        netlink,
+        vlans,
+        lans,
+        chunk,
+        queues,
+    })
+}
+
 /// Opens what `config` says, as one shard of a number of its own.
 pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
     check_user_timeout(&config)?;
     if config.loopback == LoopbackUse::Only {
         return loopback::open(config, shard);
     }
-    let netlink = Netlink::open().map_err(host("a netlink socket"))?;
-    let vlans = vlans(&config)?;
-    let lans = find(&config, &netlink)?;
+    let Found {
+        netlink,
+        vlans,
+        lans,
+        chunk,
+        queues,
+    } = look_up(&config)?;
     let interface = lans[0].interface.clone();
-    let chunk = Sockets::chunk(&interface)?;
-    let queues = queues(&config, &interface)?;
-    check_frames(&config, queues)?;
 
     let mut steering = attach(
         &interface,

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rnic_device::host::files;
 use rustix::fs::Mode;
 
 /// The socket file's permissions.
@@ -50,12 +51,23 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
+/// Whether a socket file is there that nobody listens at any more.
+fn is_stale(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// That [`bind_unix`] could make the socket file.
+pub(super) fn check_unix(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() && !is_stale(path) {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    files::check_directory(path)
+}
+
 /// Makes the socket file, in the place of one that nobody listens at any more.
 pub(super) fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let found = fs::symlink_metadata(path);
-    if found.is_ok_and(|found| found.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-    {
+    if is_stale(path) {
         fs::remove_file(path)?;
     }
     // Until it has its permissions nobody may connect.

@@ -18,11 +18,15 @@ pub const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::BPF);
 
-/// What opening a device while others are open asks of the kernel.
-pub const TO_OPEN: CapabilitySet = NEEDED
+/// What opening an interface asks of the kernel in any case: to attach XDP (NET_ADMIN), for AF_XDP and
+/// copies of ICMP errors (NET_RAW), and to load the steering program (BPF, PERFMON).
+pub const OF_INTERFACES: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
-    .union(CapabilitySet::PERFMON)
-    .union(CapabilitySet::IPC_LOCK);
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON);
+
+/// What opening a device while others are open asks of the kernel.
+pub const TO_OPEN: CapabilitySet = NEEDED.union(OF_INTERFACES).union(CapabilitySet::IPC_LOCK);
 
 /// What opening devices asks of the kernel, and making the files that clients and scrapers connect to
 /// in directories of anybody's; and what [`keep`] needs.
@@ -31,6 +35,22 @@ pub const TO_START: CapabilitySet = TO_OPEN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::SETPCAP);
+
+/// Those of `wanted` that the calling thread can't use now.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn missing(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
+    Ok(wanted - capabilities(None)?.effective)
+}
+
+/// Capabilities as capabilities(7) names them.
+pub(crate) fn names(set: CapabilitySet) -> Vec<String> {
+    set.iter_names()
+        .map(|(name, _)| format!("CAP_{name}"))
+        .collect()
+}
 
 /// Has the calling thread, and those that it starts, become another user for good, with no groups but
 /// this one and, of its capabilities, [`TO_START`]. To be called while there is no other thread.

@@ -91,6 +91,18 @@ impl Sockets {
             .map_err(|error| steering_error(interface, error))
     }
 
+    /// That the kernel has what busy polling needs, if it is asked for.
+    pub(crate) fn check_busy_poll(
+        interface: &Interface,
+        busy_poll: Option<u32>,
+    ) -> Result<(), DeviceError> {
+        if busy_poll.is_none() {
+            return Ok(());
+        }
+        let (asked, advice) = ("busy polling".to_owned(), "open it without".to_owned());
+        kernel_has(KernelFeature::PreferBusyPoll, interface, asked, advice)
+    }
+
     /// Opens a socket on each of the interface's first `queues` queues and has `steering` fill them.
     ///
     /// # Errors
@@ -109,10 +121,6 @@ impl Sockets {
             completion_ring: config.tx_ring,
             ..UmemConfig::default()
         };
-        if config.busy_poll.is_some() {
-            let (asked, advice) = ("busy polling".to_owned(), "open it without".to_owned());
-            kernel_has(KernelFeature::PreferBusyPoll, interface, asked, advice)?;
-        }
         let failed = |error| xsk_error(interface, error);
         let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
         let mut ports = Vec::new();
@@ -153,16 +161,15 @@ fn kernel_has(
     }
 }
 
-/// Says in the log, in one line, what this kernel is without.
-pub(crate) fn report_missing_features() {
+/// What this kernel is without, in one line; none when it has all, or does not tell.
+pub fn missing_features() -> Option<String> {
     let missing: Vec<String> = KernelFeature::ALL
         .into_iter()
         .filter(|feature| feature.is_missing())
         .map(|feature| feature.to_string())
         .collect();
-    if !missing.is_empty() {
-        log::info!("Linux {} is without {}", release(), missing.join(" and "));
-    }
+    let missing = (!missing.is_empty()).then(|| missing.join(" and "))?;
+    Some(format!("Linux {} is without {missing}", release()))
 }
 
 /// The kernel's, as `uname -r` has it.

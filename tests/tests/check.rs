@@ -1,0 +1,103 @@
+//! `rnicd --check` tells all that keeps the daemon from starting on this host, and nothing when it would start.
+
+use std::path::PathBuf;
+
+use rnic_tests::binary;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, Host, INTERFACE, Lab, LinkOptions};
+
+/// A user that no host has.
+const USER: u32 = 64_716;
+/// What opening an interface needs.
+const CAPABILITIES: &str = "+net_admin,+net_raw,+bpf,+perfmon";
+
+struct Bench {
+    host: Host,
+    program: PathBuf,
+    lab: Lab,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let mut lab = Lab::new(name);
+        let (host, _) = lab.pair(&LinkOptions::default());
+        std::os::unix::fs::chown(lab.directory(), Some(USER), Some(USER)).expect("root may");
+        let program = binary::copy("rnicd", lab.directory());
+        Self { host, program, lab }
+    }
+
+    /// A check by an ordinary user with these capabilities (as setpriv(1) has them), of an interface whose
+    /// packet buffers are 8 MiB, where so many bytes may be locked.
+    fn check(&self, capabilities: &str, memlock: u64, more: &[&str]) -> Command {
+        let command = self.host.namespace.command("prlimit");
+        let command = command.args([&format!("--memlock={memlock}"), "setpriv"]);
+        let command = command.args([
+            &format!("--reuid={USER}"),
+            &format!("--regid={USER}"),
+            "--clear-groups",
+            &format!("--inh-caps=-all{capabilities}"),
+            &format!("--ambient-caps=-all{capabilities}"),
+            &format!("--bounding-set=-all{capabilities}"),
+        ]);
+        let command = command.arg(&self.program).arg("--check");
+        command.args(["--interface", INTERFACE]).args(more)
+    }
+}
+
+#[test]
+fn every_fault_of_the_host_is_a_line_and_the_settings_are_printed_all_the_same() {
+    let bench = Bench::new("check-faults");
+    let more = [
+        "--socket",
+        "/nonexistent/rnicd.sock",
+        "--capture",
+        "/nonexistent/a.pcapng",
+    ];
+    let ended = bench.check("", 65_536, &more).run();
+    assert!(
+        ended.stdout.contains(&format!("interface {INTERFACE}:")),
+        "{ended}"
+    );
+    let told = ended.failure();
+    let lines: Vec<_> = told.lines().collect();
+    let expected = [
+        "can't listen on /nonexistent/rnicd.sock: its directory can't be looked at",
+        "capture file /nonexistent/a.pcapng can't be written",
+        "CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_BPF: run as root, or give",
+        "8388608 bytes of packet buffers asked, but this process may lock 65536 bytes",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{told}");
+    for (line, words) in lines.iter().zip(expected) {
+        assert!(
+            line.starts_with("rnicd: ") && line.contains(words),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn who_may_start_the_daemon_is_told_of_no_fault() {
+    let bench = Bench::new("check-sound");
+    let socket = bench.lab.directory().join("rnicd.sock");
+    let socket = ["--socket", socket.to_str().expect("text")];
+    let enough = format!(",{CAPABILITIES}");
+    let ended = bench.check(&enough, 8 << 20, &socket).run().success();
+    assert_eq!(ended.stderr, "");
+    let told = bench.check(&enough, 8_388_607, &socket).run().failure();
+    assert!(told.contains("raise `ulimit -l`"), "{told}");
+    let locks = format!("{enough},+ipc_lock");
+    let _ = bench.check(&locks, 8_388_607, &socket).run().success();
+}
+
+#[test]
+fn a_daemon_that_runs_is_told_and_goes_on() {
+    let mut lab = Lab::new("check-taken");
+    let (host, _) = lab.pair(&LinkOptions::default());
+    let mut daemon = Daemon::start(&lab, &host, &DaemonOptions::default());
+    let command = host.namespace.command(binary::path("rnicd"));
+    let command = command.args(["--check", "--interface", INTERFACE, "--socket"]);
+    let told = command.arg(daemon.socket()).run().failure();
+    assert!(told.contains("another rnicd answers there"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    daemon.assert_alive();
+}
