@@ -199,3 +199,8 @@ pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 
 #[cfg(test)]
 mod tests;
+
+/// The page that the package shows: its program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
