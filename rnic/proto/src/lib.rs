@@ -5,13 +5,15 @@
 //! socket, clock or thread in here, no memory of the application, and after start-up no
 //! allocation. Bytes from a peer are hostile: no sequence of them may make this crate panic.
 //!
+//! - [`enhanced`] is what RFC 6581 has both sides agree on, over either lower layer.
 //! - [`mpa::startup`] agrees on the connection's parameters, [`mpa::fpdu`] frames ULPDUs.
 //! - [`ddp`] has the segment headers, the order within untagged queues, and DDP's errors.
 //! - [`rdmap::Stream`] checks and classifies inbound segments and numbers outbound messages.
 //!
 //! ```
+//! use rnic_proto::enhanced::{ReadDepths, RtrSet};
 //! use rnic_proto::mpa::startup::{
-//!     Initiator, InitiatorOptions, ReadDepths, Responder, ResponderProgress, Revision, RtrSet,
+//!     Initiator, InitiatorOptions, Responder, ResponderProgress, Revision,
 //! };
 //!
 //! let options = InitiatorOptions {
@@ -34,6 +36,7 @@
 
 pub mod crc;
 pub mod ddp;
+pub mod enhanced;
 pub mod mpa;
 pub mod rdmap;
 

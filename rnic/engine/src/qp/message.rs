@@ -5,9 +5,9 @@
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_proto::enhanced::Rtr;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{Layout, MULPDU_MIN, Writer};
-use rnic_proto::mpa::startup::Rtr;
 use rnic_proto::rdmap::{RdmapError, segment, terminate};
 
 use super::response::Response;

@@ -1,7 +1,7 @@
 //! What the queue pairs of a shard borrow: memory for their queues, and a work request to look into.
 
 use rnic_ipc::ring::WorkRequest;
-use rnic_proto::mpa::startup::MAX_READ_DEPTH;
+use rnic_proto::enhanced::MAX_READ_DEPTH;
 
 use super::pending::Entry;
 use super::response::Response;

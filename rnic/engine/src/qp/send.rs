@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use rnic_ipc::ring::{WorkQueueConsumer, WorkRequest};
 use rnic_ipc::work::WrOpcode;
+use rnic_proto::enhanced::Rtr;
 use rnic_proto::mpa::marker::Markers;
-use rnic_proto::mpa::startup::Rtr;
 
 use super::pending::Pending;
 use super::queue_pool::RESPONSES_MAX;

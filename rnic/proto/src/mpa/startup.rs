@@ -6,18 +6,14 @@
 //! before it has one (RFC 5044 section 7.1.2 rule 4), and the Initiator none before the Reply. So bytes after
 //! either frame are an error.
 
-mod depth;
 mod error;
 pub mod frame;
 mod initiator;
 mod negotiated;
 mod responder;
-mod rtr;
 
-pub use depth::{MAX_READ_DEPTH, ReadDepths};
 pub use error::StartupError;
 pub use frame::{FRAME_LEN_MAX, PRIVATE_DATA_MAX, Revision, StartupFrame};
 pub use initiator::{Initiator, InitiatorOptions, InitiatorProgress};
 pub use negotiated::Negotiated;
 pub use responder::{Responder, ResponderOptions, ResponderProgress};
-pub use rtr::{Rtr, RtrSet};

@@ -22,7 +22,7 @@ use super::read_request::ReadRequest;
 use super::segment;
 use super::terminate::{Offending, TerminateMessage};
 use crate::ddp::untagged::InboundQueue;
-use crate::mpa::startup::{MAX_READ_DEPTH, Rtr};
+use crate::enhanced::{MAX_READ_DEPTH, Rtr};
 use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
 /// What was agreed for a stream.

@@ -1,9 +1,8 @@
 //! What clients ask of the MPA start-up, and are told of it, in its own words.
 
 use rnic_ipc::control::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
-use rnic_proto::mpa::startup::{
-    InitiatorOptions, Negotiated, ReadDepths, Revision, RtrSet, StartupError,
-};
+use rnic_proto::enhanced::{ReadDepths, RtrSet};
+use rnic_proto::mpa::startup::{InitiatorOptions, Negotiated, Revision, StartupError};
 
 /// What to ask of a responder.
 pub(super) fn initiator_options(

@@ -3,13 +3,12 @@
 
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_proto::enhanced::ReadDepths;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout, Writer};
 use rnic_proto::mpa::marker::{MARKER_LEN, Markers};
 use rnic_proto::mpa::startup::frame::FrameKind;
-use rnic_proto::mpa::startup::{
-    InitiatorProgress, Negotiated, ReadDepths, ResponderProgress, StartupError,
-};
+use rnic_proto::mpa::startup::{InitiatorProgress, Negotiated, ResponderProgress, StartupError};
 use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, Outgoing, checksum};

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use super::depth::MAX_READ_DEPTH;
 use super::frame::{FrameKind, PRIVATE_DATA_MAX};
+use crate::enhanced::EnhancedError;
 use crate::mpa::MpaError;
 
 /// A start-up that can't go on.
@@ -61,15 +61,9 @@ pub enum StartupError {
         /// How many bytes.
         extra: usize,
     },
-    /// The responder wants more RDMA Reads than we can serve.
-    #[error("the responder's ORD is {asked}, over the {MAX_READ_DEPTH} that we can serve")]
-    InsufficientIrd {
-        /// Its ORD.
-        asked: u16,
-    },
-    /// The responder takes none of the Ready-to-Receive indications that we offered.
-    #[error("the responder takes no Ready-to-Receive indication that was offered")]
-    NoMatchingRtr,
+    /// No agreement on RDMA Reads, or on the Ready-to-Receive indication.
+    #[error(transparent)]
+    Enhanced(#[from] EnhancedError),
     /// More private data than a frame takes.
     #[error("{len} bytes of private data given; this connection allows {limit}")]
     PrivateDataTooLong {
@@ -77,12 +71,6 @@ pub enum StartupError {
         len: usize,
         /// Bytes allowed: 512, or 508 beside enhanced data.
         limit: usize,
-    },
-    /// An own IRD or ORD over the limit.
-    #[error("IRD or ORD of {asked} asked for; at most {MAX_READ_DEPTH} are supported")]
-    ReadDepth {
-        /// The larger of the two.
-        asked: u16,
     },
     /// Peer-to-peer needs revision 2.
     #[error("a Ready-to-Receive indication was asked for with revision 1; it needs revision 2")]
@@ -96,8 +84,7 @@ impl StartupError {
     /// The error of the Terminate that an initiator sends before it closes (RFC 6581 section 9).
     pub const fn wants_terminate(&self) -> Option<MpaError> {
         match self {
-            Self::InsufficientIrd { .. } => Some(MpaError::InsufficientIrd),
-            Self::NoMatchingRtr => Some(MpaError::NoMatchingRtr),
+            Self::Enhanced(error) => error.wants_terminate(),
             _ => None,
         }
     }

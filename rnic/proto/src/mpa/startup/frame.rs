@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! | Key 16 | M C R S, Res 4 bits | Rev 1 | PD_Length 2 | Private Data 0-512 |
-//! enhanced data, the first four bytes of private data when S is set:
-//! | A | B | IRD 14 bits | C | D | ORD 14 bits |
 //! ```
+//!
+//! When S is set, the first four bytes of private data are [`Enhanced`] data.
 //!
 //! The last two of the reserved bits are an extension's (docs/extensions.md), one to ask and the other to grant.
 //! They are zero unless it is asked for, and a peer that does not know it ignores them.
@@ -17,7 +17,8 @@ pub(super) use collector::{Collected, Collector};
 
 use std::fmt;
 
-use super::{ReadDepths, RtrSet, StartupError};
+use super::StartupError;
+use crate::enhanced::Enhanced;
 
 /// The most private data of a frame, in bytes, enhanced data included.
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -25,8 +26,6 @@ pub const PRIVATE_DATA_MAX: usize = 512;
 pub const HEADER_LEN: usize = 20;
 /// The longest frame, in bytes.
 pub const FRAME_LEN_MAX: usize = HEADER_LEN + PRIVATE_DATA_MAX;
-/// Bytes of enhanced data.
-pub const ENHANCED_LEN: usize = 4;
 
 pub(super) const KEY_LEN: usize = 16;
 const REQUEST_KEY: &[u8; KEY_LEN] = b"MPA ID Req Frame";
@@ -42,11 +41,6 @@ const ENHANCED: u8 = 0x10;
 const ALIGNED_BITS: u8 = ALIGNED_ASKED | ALIGNED_GRANTED;
 const ALIGNED_ASKED: u8 = 0x02;
 const ALIGNED_GRANTED: u8 = 0x01;
-
-/// A or C of an enhanced word, and B or D.
-const UPPER_FLAG: u16 = 0x8000;
-const LOWER_FLAG: u16 = 0x4000;
-const DEPTH_MASK: u16 = 0x3fff;
 
 /// The two frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,48 +110,6 @@ impl Revision {
             Self::One => 1,
             Self::Two => 2,
         }
-    }
-}
-
-/// Enhanced RDMA connection establishment data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Enhanced {
-    /// IRD and ORD, 14 bits each.
-    pub depths: ReadDepths,
-    /// Flag A is set, and these of B, C and D; none in the client-server model.
-    pub peer_to_peer: Option<RtrSet>,
-}
-
-impl Enhanced {
-    /// The data from its bytes.
-    pub fn from_bytes([a, b, c, d]: [u8; ENHANCED_LEN]) -> Self {
-        let (ird, ord) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let rtr = RtrSet {
-            send: ird & LOWER_FLAG != 0,
-            write: ord & UPPER_FLAG != 0,
-            read: ord & LOWER_FLAG != 0,
-        };
-        Self {
-            depths: ReadDepths {
-                ird: ird & DEPTH_MASK,
-                ord: ord & DEPTH_MASK,
-            },
-            // B, C and D are ignored without A.
-            peer_to_peer: (ird & UPPER_FLAG != 0).then_some(rtr),
-        }
-    }
-
-    /// The data on the wire.
-    pub fn to_bytes(self) -> [u8; ENHANCED_LEN] {
-        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-        let rtr = self.peer_to_peer.unwrap_or_default();
-        let ird = self.depths.ird & DEPTH_MASK
-            | flag(self.peer_to_peer.is_some(), UPPER_FLAG)
-            | flag(rtr.send, LOWER_FLAG);
-        let ord =
-            self.depths.ord & DEPTH_MASK | flag(rtr.write, UPPER_FLAG) | flag(rtr.read, LOWER_FLAG);
-        let ([a, b], [c, d]) = (ird.to_be_bytes(), ord.to_be_bytes());
-        [a, b, c, d]
     }
 }
 

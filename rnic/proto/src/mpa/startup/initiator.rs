@@ -3,12 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::frame::{
-    Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
-};
+use super::frame::{Collected, Collector, FrameHeader, FrameKind, Revision, StartupFrame};
+use super::{Negotiated, StartupError};
+use crate::enhanced::{Agreed, Enhanced, ReadDepths, RtrSet};
 use crate::mpa::marker::Markers;
-
-use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
 
 /// What an initiator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +30,7 @@ pub struct InitiatorOptions {
 #[derive(Debug)]
 pub struct Initiator {
     options: InitiatorOptions,
+    asked: Option<Enhanced>,
     request: StartupFrame,
     reply: Collector,
     markers_out: Markers,
@@ -94,6 +93,7 @@ impl Initiator {
         let request = StartupFrame::new(FrameKind::Request, &header, private_data)?;
         Ok(Self {
             options,
+            asked: enhanced,
             request,
             reply: Collector::new(FrameKind::Reply),
             markers_out: Markers::Off,
@@ -147,20 +147,17 @@ impl Initiator {
     }
 
     fn negotiate(&self, reply: &FrameHeader) -> Result<Negotiated, StartupError> {
-        let asked = self.options.revision == Revision::Two;
-        let (mut depths, mut rtr) = (self.options.depths, None);
-        match (asked, reply.enhanced) {
-            (true, Some(enhanced)) => {
-                depths = depths.agree(enhanced.depths)?;
-                rtr = self.choose_rtr(&enhanced)?;
-                if rtr == Some(Rtr::Read) && enhanced.depths.ird > 0 {
-                    // The indication is a Read: it needs room for one.
-                    depths.ord = depths.ord.max(1);
-                }
+        let agreed = match (self.asked, reply.enhanced) {
+            (Some(asked), Some(answer)) => asked.agree(answer)?,
+            (None, None) => Agreed {
+                depths: self.options.depths,
+                rtr: None,
+            },
+            (asked, _) => {
+                let asked = asked.is_some();
+                return Err(StartupError::EnhancedMismatch { asked });
             }
-            (false, None) => {}
-            _ => return Err(StartupError::EnhancedMismatch { asked }),
-        }
+        };
         let crc = self.options.crc || reply.crc;
         Ok(Negotiated {
             revision: reply.revision,
@@ -168,24 +165,10 @@ impl Initiator {
             markers_in: Markers::when(self.options.markers),
             markers_out: self.markers_out,
             aligned: self.options.aligned && reply.aligned && crc,
-            ird: depths.ird,
-            ord: depths.ord,
-            rtr,
+            ird: agreed.depths.ird,
+            ord: agreed.depths.ord,
+            rtr: agreed.rtr,
             peer: reply.enhanced.map(|enhanced| enhanced.depths),
         })
-    }
-
-    /// The indication to send; none when we asked for the client-server model, whatever the
-    /// responder's flags.
-    fn choose_rtr(&self, reply: &Enhanced) -> Result<Option<Rtr>, StartupError> {
-        let ours = self.options.peer_to_peer;
-        if ours.is_empty() {
-            return Ok(None);
-        }
-        let theirs = reply.peer_to_peer.unwrap_or_default();
-        ours.and(theirs)
-            .preferred()
-            .map(Some)
-            .ok_or(StartupError::NoMatchingRtr)
     }
 }

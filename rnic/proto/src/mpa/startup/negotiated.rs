@@ -1,6 +1,7 @@
 //! The outcome of the Startup Phase.
 
-use super::{ReadDepths, Revision, Rtr};
+use super::Revision;
+use crate::enhanced::{ReadDepths, Rtr};
 use crate::mpa::marker::Markers;
 
 /// What both sides agreed on.

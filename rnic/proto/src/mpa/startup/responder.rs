@@ -3,12 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::frame::{
-    Collected, Collector, Enhanced, FrameHeader, FrameKind, Revision, StartupFrame,
-};
+use super::frame::{Collected, Collector, FrameHeader, FrameKind, Revision, StartupFrame};
+use super::{Negotiated, StartupError};
+use crate::enhanced::{Agreed, Enhanced, ReadDepths, RtrSet};
 use crate::mpa::marker::Markers;
-
-use super::{Negotiated, ReadDepths, Rtr, RtrSet, StartupError};
 
 /// What a responder accepts with. It answers in the revision that it was asked in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,23 +115,14 @@ impl Responder {
         private_data: &[u8],
     ) -> Result<(StartupFrame, Negotiated), StartupError> {
         let request = self.collected.ok_or(StartupError::NoRequest)?.header;
-        let mut depths = options.depths.check_own()?;
-        let mut rtr = None;
+        let mut agreed = Agreed {
+            depths: options.depths.check_own()?,
+            rtr: None,
+        };
         let enhanced = request.enhanced.map(|peer| {
-            let (own, mut said) = depths.answer(peer.depths);
-            depths = own;
-            rtr = peer
-                .peer_to_peer
-                .map(|offered| choose_rtr(offered, options.rtr));
-            if rtr == Some(Rtr::Read) {
-                // The indication is a Read: it needs room for one.
-                depths.ird = depths.ird.max(1);
-                said.ird = said.ird.max(1);
-            }
-            Enhanced {
-                depths: said,
-                peer_to_peer: rtr.map(RtrSet::only),
-            }
+            let (answer, with) = peer.answer(agreed.depths, options.rtr);
+            agreed = with;
+            answer
         });
         let crc = options.crc || request.crc;
         let aligned = options.aligned && request.aligned && crc;
@@ -153,9 +142,9 @@ impl Responder {
             markers_in: Markers::when(options.markers),
             markers_out: Markers::when(request.markers),
             aligned,
-            ird: depths.ird,
-            ord: depths.ord,
-            rtr,
+            ird: agreed.depths.ird,
+            ord: agreed.depths.ord,
+            rtr: agreed.rtr,
             peer: request.enhanced.map(|enhanced| enhanced.depths),
         };
         Ok((reply, negotiated))
@@ -164,35 +153,16 @@ impl Responder {
     /// The Reply that rejects the Request.
     pub fn reject(&self, private_data: &[u8]) -> Result<StartupFrame, StartupError> {
         let request = self.collected.ok_or(StartupError::NoRequest)?.header;
-        // Depths that fit the initiator's, so that they don't look like the reason.
-        let enhanced = request.enhanced.map(|peer| Enhanced {
-            depths: ReadDepths {
-                ird: peer.depths.ord,
-                ord: peer.depths.ird,
-            },
-            peer_to_peer: peer
-                .peer_to_peer
-                .map(|rtr| RtrSet::only(choose_rtr(rtr, RtrSet::ALL))),
-        });
         let header = FrameHeader {
             markers: false,
             crc: request.crc,
             aligned: false,
             rejected: true,
             revision: request.revision,
-            enhanced,
+            enhanced: request.enhanced.map(Enhanced::rejection),
         };
         StartupFrame::new(FrameKind::Reply, &header, private_data)
     }
-}
-
-/// One that both know; else one that we take, and the initiator sees that it can't.
-fn choose_rtr(offered: RtrSet, taken: RtrSet) -> Rtr {
-    offered
-        .and(taken)
-        .preferred()
-        .or(taken.preferred())
-        .unwrap_or(Rtr::Write)
 }
 
 fn behind_request(extra: usize) -> StartupError {

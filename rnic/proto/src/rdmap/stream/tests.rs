@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{Inbound, Stream, StreamConfig};
 use crate::ddp::{DdpError, Header};
-use crate::mpa::startup::Rtr;
+use crate::enhanced::Rtr;
 use crate::rdmap::segment::{
     READ_RESPONSE_LEN, SEND_LEN, WRITE_LEN, put_read_request, put_read_response, put_send,
     put_write,

@@ -2,9 +2,10 @@
 //! is told at once: a peer that does not speak MPA is found by its first wrong byte.
 
 use super::{
-    ALIGNED_BITS, CRC, ENHANCED, ENHANCED_LEN, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind,
-    HEADER_LEN, KEY_LEN, MARKERS, PRIVATE_DATA_MAX, REJECTED, Revision,
+    ALIGNED_BITS, CRC, ENHANCED, FRAME_LEN_MAX, FrameHeader, FrameKind, HEADER_LEN, KEY_LEN,
+    MARKERS, PRIVATE_DATA_MAX, REJECTED, Revision,
 };
+use crate::enhanced::Enhanced;
 use crate::mpa::startup::StartupError;
 
 /// The bytes of one frame, as far as they have come.
@@ -53,7 +54,7 @@ impl Collector {
         let flags = self.bytes[KEY_LEN];
         // In revision 1 the bit is reserved, and not checked.
         let enhanced = flags & ENHANCED != 0 && revision == Revision::Two;
-        if enhanced && pd_length < ENHANCED_LEN {
+        if enhanced && pd_length < Enhanced::LEN {
             return Err(StartupError::EnhancedDataMissing { found });
         }
         let end = HEADER_LEN + pd_length;
@@ -83,7 +84,7 @@ impl Collector {
     /// The application's private data of the frame that was collected.
     pub(in crate::mpa::startup) fn private_data(&self, frame: &Collected) -> &[u8] {
         let enhanced = if frame.header.enhanced.is_some() {
-            ENHANCED_LEN
+            Enhanced::LEN
         } else {
             0
         };

@@ -4,7 +4,8 @@ use super::{
     Collector, Enhanced, FRAME_LEN_MAX, FrameHeader, FrameKind, HEADER_LEN, PRIVATE_DATA_MAX,
     Revision, StartupFrame,
 };
-use crate::mpa::startup::{ReadDepths, RtrSet, StartupError};
+use crate::enhanced::{ReadDepths, RtrSet};
+use crate::mpa::startup::StartupError;
 
 const PLAIN: FrameHeader = FrameHeader {
     markers: false,

@@ -1,7 +1,9 @@
 use super::{Initiator, InitiatorOptions, InitiatorProgress};
+use crate::enhanced::Enhanced;
+use crate::enhanced::{EnhancedError, ReadDepths, Rtr, RtrSet};
 use crate::mpa::MpaError;
-use crate::mpa::startup::frame::{Enhanced, FrameHeader, FrameKind, StartupFrame};
-use crate::mpa::startup::{Negotiated, ReadDepths, Revision, Rtr, RtrSet, StartupError};
+use crate::mpa::startup::frame::{FrameHeader, FrameKind, StartupFrame};
+use crate::mpa::startup::{Negotiated, Revision, StartupError};
 
 const TWO: InitiatorOptions = InitiatorOptions {
     revision: Revision::Two,
@@ -92,7 +94,7 @@ fn the_request_of_revision_1_is_not() {
 fn options_that_no_request_can_carry_are_refused() {
     let refused = |options, data: &[u8]| Initiator::new(options, data).err();
     let depths = ReadDepths { ird: 1, ord: 257 };
-    let asked = StartupError::ReadDepth { asked: 257 };
+    let asked = StartupError::Enhanced(EnhancedError::ReadDepth { asked: 257 });
     assert_eq!(
         refused(InitiatorOptions { depths, ..TWO }, b""),
         Some(asked)
@@ -171,7 +173,9 @@ fn depths_follow_the_responder() {
     assert_eq!(depths(0x3fff, 0x3fff), Ok((16, 8)), "not negotiated");
     assert_eq!(
         depths(8, 257),
-        Err(StartupError::InsufficientIrd { asked: 257 })
+        Err(StartupError::Enhanced(EnhancedError::InsufficientIrd {
+            asked: 257
+        }))
     );
 }
 
@@ -186,7 +190,7 @@ fn errors_after_an_accept_name_their_terminate() {
     };
     let reply = with_depths(8, 16, Some(RtrSet::only(Rtr::Read)));
     let error = answer(options, &reply).expect_err("no match");
-    assert_eq!(error, StartupError::NoMatchingRtr);
+    assert_eq!(error, StartupError::Enhanced(EnhancedError::NoMatchingRtr));
     assert_eq!(error.wants_terminate(), Some(MpaError::NoMatchingRtr));
 }
 
@@ -200,7 +204,10 @@ fn the_indication_is_one_that_both_sides_know() {
     assert_eq!(rtr(Some(RtrSet::ALL)), Ok(Some(Rtr::Write)));
     assert_eq!(rtr(Some(RtrSet::only(Rtr::Read))), Ok(Some(Rtr::Read)));
     assert_eq!(rtr(Some(RtrSet::only(Rtr::Send))), Ok(Some(Rtr::Send)));
-    assert_eq!(rtr(None), Err(StartupError::NoMatchingRtr));
+    assert_eq!(
+        rtr(None),
+        Err(StartupError::Enhanced(EnhancedError::NoMatchingRtr))
+    );
 }
 
 #[test]

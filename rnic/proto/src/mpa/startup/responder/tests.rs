@@ -1,10 +1,11 @@
 use proptest::prelude::*;
 
 use super::{Responder, ResponderOptions, ResponderProgress};
-use crate::mpa::startup::frame::{Enhanced, FrameHeader, FrameKind, StartupFrame};
+use crate::enhanced::Enhanced;
+use crate::enhanced::{EnhancedError, ReadDepths, Rtr, RtrSet};
+use crate::mpa::startup::frame::{FrameHeader, FrameKind, StartupFrame};
 use crate::mpa::startup::{
-    Initiator, InitiatorOptions, InitiatorProgress, Negotiated, ReadDepths, Revision, Rtr, RtrSet,
-    StartupError,
+    Initiator, InitiatorOptions, InitiatorProgress, Negotiated, Revision, StartupError,
 };
 
 const OPTIONS: ResponderOptions = ResponderOptions {
@@ -270,7 +271,12 @@ fn options_that_no_reply_can_carry_are_refused() {
     let refused = responder
         .accept(&ResponderOptions { depths, ..OPTIONS }, b"")
         .err();
-    assert_eq!(refused, Some(StartupError::ReadDepth { asked: 257 }));
+    assert_eq!(
+        refused,
+        Some(StartupError::Enhanced(EnhancedError::ReadDepth {
+            asked: 257
+        }))
+    );
     let too_long = Some(StartupError::PrivateDataTooLong {
         len: 509,
         limit: 508,
@@ -337,7 +343,7 @@ proptest! {
                     prop_assert!(ours.ord <= theirs.ird && theirs.ord <= ours.ird);
                 }
             }
-            Err(StartupError::NoMatchingRtr) => {
+            Err(StartupError::Enhanced(EnhancedError::NoMatchingRtr)) => {
                 prop_assert!(offered.and(taken).is_empty() && !peer_to_peer.is_empty());
             }
             other => prop_assert!(false, "{other:?}"),

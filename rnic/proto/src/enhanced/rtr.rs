@@ -76,6 +76,13 @@ impl RtrSet {
         }
     }
 
+    /// One that is among those that the initiator offers and those that we take; else one that we take, and the
+    /// initiator sees that it can't.
+    pub(super) fn choose(self, taken: Self) -> Rtr {
+        let both = self.and(taken).preferred();
+        both.or(taken.preferred()).unwrap_or(Rtr::Write)
+    }
+
     /// Whether it is [`RtrSet::NONE`].
     pub const fn is_empty(self) -> bool {
         self.preferred().is_none()

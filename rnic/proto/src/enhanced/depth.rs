@@ -1,6 +1,6 @@
 //! IRD and ORD: how many RDMA Reads may be outstanding in each direction (RFC 6581 section 9.1).
 
-use super::StartupError;
+use super::EnhancedError;
 
 /// The most RDMA Reads that we have outstanding in either direction of a stream.
 pub const MAX_READ_DEPTH: u16 = 256;
@@ -19,9 +19,9 @@ pub struct ReadDepths {
 
 impl ReadDepths {
     /// Refuses own depths over [`MAX_READ_DEPTH`].
-    pub(super) fn check_own(self) -> Result<Self, StartupError> {
+    pub(crate) fn check_own(self) -> Result<Self, EnhancedError> {
         match self.ird.max(self.ord) {
-            asked if asked > MAX_READ_DEPTH => Err(StartupError::ReadDepth { asked }),
+            asked if asked > MAX_READ_DEPTH => Err(EnhancedError::ReadDepth { asked }),
             _ => Ok(self),
         }
     }
@@ -45,7 +45,7 @@ impl ReadDepths {
     }
 
     /// What the initiator uses after the responder's answer.
-    pub(super) fn agree(self, reply: Self) -> Result<Self, StartupError> {
+    pub(super) fn agree(self, reply: Self) -> Result<Self, EnhancedError> {
         let mut own = self;
         if reply.ird != NOT_NEGOTIATED {
             own.ord = own.ord.min(reply.ird);
@@ -54,7 +54,7 @@ impl ReadDepths {
             // At least the responder's ORD, if there are resources for it: also when it goes over
             // what we offered.
             if reply.ord > MAX_READ_DEPTH {
-                return Err(StartupError::InsufficientIrd { asked: reply.ord });
+                return Err(EnhancedError::InsufficientIrd { asked: reply.ord });
             }
             own.ird = reply.ord;
         }
