@@ -8,6 +8,7 @@
 //! - [`enhanced`] is what RFC 6581 has both sides agree on, over either lower layer.
 //! - [`mpa::startup`] agrees on the connection's parameters, [`mpa::fpdu`] frames ULPDUs.
 //! - [`ddp`] has the segment headers, the order within untagged queues, and DDP's errors.
+//! - [`sctp`] has the chunks and sessions of DDP over SCTP.
 //! - [`rdmap::Stream`] checks and classifies inbound segments and numbers outbound messages.
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod ddp;
 pub mod enhanced;
 pub mod mpa;
 pub mod rdmap;
+pub mod sctp;
 
 mod bytes;
 mod gather;
