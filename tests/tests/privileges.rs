@@ -1,16 +1,14 @@
-//! What the daemon may do: little as root, enough as nobody in particular; and what it tells a service
-//! manager.
+//! What the daemon may do: little as root, enough as nobody in particular.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Process, Signal};
+use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::{binary, tool, wait};
 
 /// Below 1024: for the privileged.
@@ -329,38 +327,4 @@ fn the_journal_gets_priorities_and_nobody_else_does() {
     assert!(text.starts_with('['), "{text}");
     let text = run(&journal, "/nonexistent/rnicd.sock");
     assert!(text.contains("<3>rnicd: "), "{text}");
-}
-
-#[test]
-fn a_service_manager_hears_when_it_is_ready_alive_and_stopping() {
-    let mut lab = Lab::new("notify");
-    let (a, _) = lab.pair(&LinkOptions::default());
-    let name = lab.directory().join("notify.sock");
-    let manager = UnixDatagram::bind(&name).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hear = || {
-        let mut words = [0; 64];
-        let len = manager.recv(&mut words).unwrap();
-        String::from_utf8_lossy(&words[..len]).into_owned()
-    };
-    let socket = lab.directory().join("rnicd.sock");
-    let mut daemon: Process = a
-        .namespace
-        .command("env")
-        .arg(format!("NOTIFY_SOCKET={}", name.display()))
-        .arg("WATCHDOG_USEC=200000")
-        .arg(binary::path("rnicd"))
-        .args(["--interface", INTERFACE, "--socket"])
-        .arg(&socket)
-        .spawn();
-    assert_eq!(hear(), "READY=1");
-    assert!(socket.exists());
-    for _ in 0..3 {
-        assert_eq!(hear(), "WATCHDOG=1");
-    }
-    daemon.signal(Signal::TERM);
-    wait::until("it stops", PATIENCE, || {
-        (hear() == "STOPPING=1").then_some(())
-    });
-    let _ = daemon.finish(PATIENCE).success();
 }
