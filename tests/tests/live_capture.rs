@@ -175,16 +175,50 @@ fn a_reader_of_the_pipe_sees_frames_at_once_and_ends_the_capture_by_closing_it()
     assert_eq!(fs::read_to_string(path(&pair, "status")).unwrap(), "0\n");
     assert!(ended.stderr.contains("frames written"), "{ended}");
 
-    // As a file, but from the pipe; a signal to rnicctl ends it.
+    // As a file, but from the pipe.
+    fs::remove_file(&file).unwrap();
     let reader = format!("tshark -c 4 -T fields -e ip.src -r - >{}", file.display());
     let running = piped(&pair, &reader);
     ping();
+    // It writes when it ends. The frames of another ping, and not those of the first, find the pipe closed.
+    wait::until("tshark has ended", PATIENCE, || {
+        (fs::metadata(&file).ok()?.len() > 0).then_some(())
+    });
     ping();
     let _ = running.finish(PATIENCE).success();
     let sources = fs::read_to_string(&file).unwrap();
     let ours = pair.a.address(Family::V4, 0).ip().to_string();
     assert_eq!(sources.lines().count(), 4, "{sources}");
     assert!(sources.lines().any(|source| source == ours), "{sources}");
+}
+
+#[test]
+fn a_signal_ends_a_capture_within_a_second_when_nobody_reads_its_pipe() {
+    let pair = pair("stuck-pipe");
+    let ends = connected(&pair, PORT);
+    for signal in [Signal::INT, Signal::TERM] {
+        let command = pair.daemon_a.namespace().command(binary::path("rnicctl"));
+        let command = said(command, &pair.daemon_a, Path::new("-"), &[]);
+        let (mut process, _stdin, unread) = command.spawn_piped();
+        let captures = process.says("capturing", PATIENCE);
+        captures.unwrap_or_else(|error| panic!("{error}"));
+        let before = pair.daemon_a.counter("capture_dropped");
+        wait::until(
+            "the pipe, the socket and all buffers are full",
+            PATIENCE,
+            || {
+                transfer(&ends, 50);
+                (pair.daemon_a.counter("capture_dropped") > before).then_some(())
+            },
+        );
+        process.signal(signal);
+        let ended = process.finish(Duration::from_secs(1));
+        assert!(!ended.status.success(), "{ended}");
+        let told = "read nothing for 500ms more: the capture is cut off";
+        assert!(ended.stderr.contains(told), "{ended}");
+        drop(unread);
+    }
+    transfer(&ends, 1);
 }
 
 #[test]

@@ -2,15 +2,19 @@
 //!
 //! What programs exchange is in them, so they are made for their owner only.
 
+mod pipe;
+
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter};
-use std::os::fd::AsFd;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rnic::CapturedFrame;
 use rnic_device::pcapng::{END_BYTES, FRAME_OVERHEAD, PcapngFile};
+
+pub use pipe::Ending;
+use pipe::Pipe;
 
 /// The smallest size of a file in a ring, in bytes: the largest frame fits it.
 pub const SIZE_MIN: u64 = 128 << 10;
@@ -47,6 +51,9 @@ impl TraceError {
     }
 }
 
+/// Where frames go: a file, or a pipe.
+type Output = PcapngFile<BufWriter<Box<dyn Write>>>;
+
 /// The files of a capture.
 #[expect(missing_debug_implementations, reason = "the pcapng file has none")]
 pub struct Trace {
@@ -54,7 +61,8 @@ pub struct Trace {
     ring: Option<Ring>,
     interface: String,
     snap: u32,
-    file: PcapngFile<BufWriter<File>>,
+    ending: Ending,
+    file: Output,
     /// Those that are there, the one that is written last.
     paths: VecDeque<PathBuf>,
     /// How many were begun.
@@ -65,7 +73,8 @@ pub struct Trace {
 
 impl Trace {
     /// Begins the first file: `base` itself, or with a ring `base` with a number before its
-    /// extension. [`STDOUT`] without a ring is standard output. `snap` is the most bytes of a frame, 0 for all.
+    /// extension. [`STDOUT`] without a ring is standard output, to which `ending` bounds each write. `snap` is
+    /// the most bytes of a frame, 0 for all.
     ///
     /// # Errors
     ///
@@ -75,6 +84,7 @@ impl Trace {
         ring: Option<Ring>,
         interface: &str,
         snap: u32,
+        ending: &Ending,
     ) -> Result<Self, TraceError> {
         let path = match ring {
             Some(_) => numbered(base, 1),
@@ -85,7 +95,8 @@ impl Trace {
             ring,
             interface: interface.to_owned(),
             snap,
-            file: create(&path, interface, snap)?,
+            file: create(&path, interface, snap, ending)?,
+            ending: ending.clone(),
             paths: VecDeque::from([path]),
             begun: 1,
             frames: 0,
@@ -168,7 +179,7 @@ impl Trace {
         }
         self.begun += 1;
         let path = numbered(&self.base, self.begun);
-        self.file = create(&path, &self.interface, self.snap)?;
+        self.file = create(&path, &self.interface, self.snap, &self.ending)?;
         self.paths.push_back(path);
         Ok(())
     }
@@ -190,21 +201,18 @@ fn numbered(base: &Path, number: u64) -> PathBuf {
     base.with_file_name(name)
 }
 
-fn create(
-    path: &Path,
-    interface: &str,
-    snap: u32,
-) -> Result<PcapngFile<BufWriter<File>>, TraceError> {
-    let file = match path == Path::new(STDOUT) {
-        true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+fn create(path: &Path, interface: &str, snap: u32, ending: &Ending) -> Result<Output, TraceError> {
+    let to = match path == Path::new(STDOUT) {
+        true => Pipe::stdout(ending.clone()).map(|pipe| Box::new(pipe) as Box<dyn Write>),
         false => {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(MODE);
-            options.open(path)
+            options
+                .open(path)
+                .map(|file| Box::new(file) as Box<dyn Write>)
         }
     };
-    let begun =
-        file.and_then(|file| PcapngFile::begin(BufWriter::new(file), interface, None, snap));
+    let begun = to.and_then(|to| PcapngFile::begin(BufWriter::new(to), interface, None, snap));
     begun.map_err(|source| TraceError {
         path: path.to_owned(),
         source,

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rnic::inspect::{Kind, Object};
 use rnic::{Capture, Context, Direction, Filter};
-use rnic_device::host::Signals;
-use rnic_tools::ctl::trace::{Ring, SIZE_MIN, STDOUT, Trace, TraceError};
+use rnic_tools::ctl::trace::{Ending, Ring, SIZE_MIN, STDOUT, Trace, TraceError};
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::size;
 use serde_json::json;
@@ -64,7 +63,7 @@ pub(crate) struct Options {
 
 pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Result<(), ToolError> {
     let usage = |error: String| ToolError::Usage(error);
-    let signals = Signals::block()
+    let ending = Ending::block()
         .map_err(|errno| usage(format!("SIGINT can't be waited for (signalfd): {errno}")))?;
     let piped = options.file == Path::new(STDOUT);
     if piped && options.size.is_some() {
@@ -85,10 +84,10 @@ pub(crate) fn answer(context: &Context, options: &Options, as_json: bool) -> Res
     let mut capture = context.capture(&filter)?;
     let interface = context.device_info()?.interface;
     let snap = filter.snap.unwrap_or(0);
-    let mut trace = Trace::begin(&options.file, ring, &interface, snap)
+    let mut trace = Trace::begin(&options.file, ring, &interface, snap, &ending)
         .map_err(|error| usage(error.to_string()))?;
     rnic_tools::errln!("capturing, end with Ctrl-C");
-    let written = write(&mut capture, &mut trace, options, &signals)?;
+    let written = write(&mut capture, &mut trace, options, &ending)?;
     // The file is to be whole in any case.
     let ended = trace.end(capture.lost());
     let report = report(&trace, capture.lost(), as_json);
@@ -109,7 +108,7 @@ fn write(
     capture: &mut Capture,
     trace: &mut Trace,
     options: &Options,
-    signals: &Signals,
+    ending: &Ending,
 ) -> Result<Result<(), TraceError>, ToolError> {
     let end = options.duration.map(|duration| Instant::now() + duration);
     let enough = |frames: u64| options.count.is_some_and(|count| frames >= count);
@@ -136,7 +135,7 @@ fn write(
         if quiet && let Err(error) = trace.flush() {
             return Ok(Err(error));
         }
-        let signal = signals.take();
+        let signal = ending.take();
         if stopped {
             // A second wish to end does not wait for the rest.
             if signal.is_some() {

@@ -14,7 +14,8 @@ fn frame(bytes: &[u8]) -> CapturedFrame<'_> {
 }
 
 fn begin(directory: &Path, ring: Option<Ring>) -> Trace {
-    Trace::begin(&directory.join("a.b.pcapng"), ring, "eth9", 0).unwrap()
+    let ending = Ending::block().unwrap();
+    Trace::begin(&directory.join("a.b.pcapng"), ring, "eth9", 0, &ending).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -92,7 +93,8 @@ fn without_a_ring_there_is_one_file_for_its_owner_only() {
 
 #[test]
 fn a_file_that_can_not_be_made_is_named() {
-    let begun = Trace::begin(Path::new("/nonexistent/a"), None, "eth9", 0);
+    let ending = Ending::block().unwrap();
+    let begun = Trace::begin(Path::new("/nonexistent/a"), None, "eth9", 0, &ending);
     let said = begun.err().unwrap().to_string();
     assert!(
         said.starts_with("/nonexistent/a can't be written"),
