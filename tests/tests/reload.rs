@@ -148,3 +148,59 @@ fn only_administrators_order_it_and_only_where_there_is_a_file() {
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("no configuration file"), "{error}");
 }
+
+#[test]
+fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and_in_the_log() {
+    let bench = Bench::new("reload-named", "");
+    let capture = bench.lab.directory().join("a.pcapng");
+    let lines = format!(
+        "socket_mode = \"0666\"\nidle_spin = 30\nuser_timeout = 50000\nkeepalive_idle = 9\nqueues = 1\n\
+         mode = \"generic\"\ncapture = \"{}\"\nbusy_poll = 20\nsyn_rate = 9\nframes = 8192\n\
+         no_loopback = true\nno_seccomp = true\ncongestion = \"newreno\"\nno_wait = false\n\
+         [[interface]]\nname = \"{INTERFACE}\"\n[[interface.vlan]]\nid = 7\naddresses = [\"198.51.100.0/24\"]\n",
+        capture.display()
+    );
+    std::fs::write(&bench.file, lines).expect("the directory is ours");
+    let error = bench.rnicctl("reload").run().failure();
+    let log = bench.daemon.log();
+    let named = [
+        "loopback",
+        "queues",
+        "vlan",
+        "mode",
+        "capture",
+        "busy_poll",
+        "syn_rate, stranger_rate or fragment_rate",
+        "frames",
+        "no_seccomp",
+        "congestion",
+    ];
+    for setting in named {
+        let words = format!("interface {INTERFACE}: another {setting} asked");
+        for told in [&error, &log] {
+            assert_eq!(told.matches(&words).count(), 1, "{words}: {told}");
+        }
+    }
+    // Those that hold at once are no faults.
+    assert_eq!(error.matches("another ").count(), named.len(), "{error}");
+    assert_eq!(error.matches("--reopen").count(), named.len(), "{error}");
+    assert!(!capture.exists());
+}
+
+#[test]
+fn each_setting_that_needs_a_restart_is_named_in_the_answer_and_in_the_log() {
+    let bench = Bench::new("reload-restart", "");
+    let lines = format!(
+        "interface = \"{INTERFACE}\"\nsocket_mode = \"0660\"\nsocket_group = 0\nmetrics = \"127.0.0.1:9401\"\n\
+         no_wait = true\nidle_spin = 20\n"
+    );
+    std::fs::write(&bench.file, lines).expect("the directory is ours");
+    let error = bench.rnicctl("reload").run().failure();
+    let log = bench.daemon.log();
+    for setting in ["socket_mode", "socket_group", "metrics", "no_wait"] {
+        let words = format!("another {setting} asked, which holds from the start on");
+        for told in [&error, &log] {
+            assert_eq!(told.matches(&words).count(), 1, "{words}: {told}");
+        }
+    }
+}
