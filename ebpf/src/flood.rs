@@ -47,7 +47,7 @@ impl Rate {
 }
 
 /// How many frames of strangers the program lets through on each processor: of flows that are not in
-/// [`KnownFlows`]. What is beyond is dropped and counted.
+/// `KnownFlows`. What is beyond is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloodLimits {
     /// SYNs, of whatever flow.

@@ -162,7 +162,7 @@ impl CompletionQueue {
             };
             let made = descriptors::<2>(fds).and_then(|[memory, notify]| {
                 Ok((
-                    CqConsumer::attach_fd(memory, depth)?,
+                    CqConsumer::attach_fd(memory, depth).map_err(Error::of_ring)?,
                     WakeReceiver::from_fd(notify),
                 ))
             });
@@ -216,7 +216,7 @@ impl CompletionQueue {
                 };
                 replaced = true;
                 let [memory] = descriptors::<1>(fds)?;
-                Ok(CqConsumer::attach_fd(memory, depth)?)
+                CqConsumer::attach_fd(memory, depth).map_err(Error::of_ring)
             })
         });
         if grown.is_err() && replaced {
@@ -285,7 +285,7 @@ impl CompletionQueue {
         let mut raw = [Completion::default(); BATCH];
         let mut count = 0;
         for out in out.chunks_mut(BATCH) {
-            let found = rings.poll(&mut raw[..out.len()])?;
+            let found = rings.poll(&mut raw[..out.len()]).map_err(Error::of_fault)?;
             for (out, raw) in out.iter_mut().zip(&raw[..found]) {
                 *out = WorkCompletion::decode(raw)?;
             }
@@ -415,7 +415,13 @@ impl CompletionQueue {
     /// Whether there is a completion to poll. Never blocks, and gives an engine that lives on this crate's
     /// calls no turn.
     pub fn has_completions(&self) -> Result<bool, Error> {
-        Ok(!self.is_empty() && self.inner.rings.lock().available()?)
+        Ok(!self.is_empty()
+            && self
+                .inner
+                .rings
+                .lock()
+                .available()
+                .map_err(Error::of_fault)?)
     }
 
     /// Claims the completion of work of a queue pair, under the number in the claim: polling won't find it,
@@ -451,7 +457,7 @@ impl CompletionQueue {
     pub(crate) fn take_claimed(&self, claim: Claim) -> Result<Option<WorkCompletion>, Error> {
         self.leave_to_parent()?;
         let mut rings = self.inner.rings.lock();
-        let reached = rings.sort()?;
+        let reached = rings.sort().map_err(Error::of_fault)?;
         match rings.claims.take(claim) {
             Some(raw) => Ok(Some(WorkCompletion::decode(&raw)?)),
             None if !reached => Err(Error::CqOverflow),

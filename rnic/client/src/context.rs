@@ -47,7 +47,9 @@ impl Context {
             link,
             client,
             events: Events::new(Channel::from_fd(events))?,
-            doorbells: Mutex::new(DoorbellProducer::attach_fd(doorbells, entries)?),
+            doorbells: Mutex::new(
+                DoorbellProducer::attach_fd(doorbells, entries).map_err(Error::of_ring)?,
+            ),
             kick: Kick::from_fd(kick),
             gone: AtomicBool::new(false),
             process: rnic_adopt::watch_forks(),

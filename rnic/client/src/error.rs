@@ -173,6 +173,33 @@ impl Error {
     }
 }
 
+/// What no program gets to see is converted by name: a `From` would be part of the API.
+impl Error {
+    pub(crate) fn of_ring(error: RingError) -> Self {
+        match error {
+            RingError::Memory(error) => Self::Memory(error),
+            error => Self::protocol(error.to_string()),
+        }
+    }
+
+    pub(crate) fn of_fault(fault: RingFault) -> Self {
+        Self::protocol(fault.to_string())
+    }
+
+    pub(crate) fn of_bounds(found: OutOfBounds) -> Self {
+        let OutOfBounds {
+            offset,
+            len,
+            memory,
+        } = found;
+        Self::Range {
+            offset,
+            end: offset.saturating_add(len),
+            len: memory,
+        }
+    }
+}
+
 impl From<TransportError> for Error {
     fn from(error: TransportError) -> Self {
         match error {
@@ -196,36 +223,6 @@ impl From<NotFound> for Error {
         match found.tried.iter().any(Tried::is_forbidden) {
             true => Self::NotPermitted(found),
             false => Self::NoDaemon(found),
-        }
-    }
-}
-
-impl From<RingError> for Error {
-    fn from(error: RingError) -> Self {
-        match error {
-            RingError::Memory(error) => Self::Memory(error),
-            error => Self::protocol(error.to_string()),
-        }
-    }
-}
-
-impl From<RingFault> for Error {
-    fn from(fault: RingFault) -> Self {
-        Self::protocol(fault.to_string())
-    }
-}
-
-impl From<OutOfBounds> for Error {
-    fn from(found: OutOfBounds) -> Self {
-        let OutOfBounds {
-            offset,
-            len,
-            memory,
-        } = found;
-        Self::Range {
-            offset,
-            end: offset.saturating_add(len),
-            len: memory,
         }
     }
 }

@@ -184,8 +184,11 @@ pub use work::WorkRequest;
 pub use rnic_adopt::{forks, watch_forks};
 #[cfg(feature = "embedded")]
 pub use rnic_device::{
-    Administrators, CongestionControl, Device, DeviceConfig, DeviceError, Driving, KeepAlive,
-    Limits, LoopbackUse, Polling, PortRanges, Quota, Resource, UserLimits, Users, XdpMode,
+    Administrators, AllowList, CongestionControl, Credentials, Device, DeviceConfig, DeviceError,
+    Driving, FloodLimits, KeepAlive, KernelFeature, Limits, ListenerAddress, ListenerPeers,
+    LoopbackUse, NoCongestionControl, NoListenerAddress, NoPrefix, Polling, PortRanges, Prefix,
+    Quota, Rate, Resource, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans, XdpMode,
+    XskError, XskRequest,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
@@ -194,8 +197,23 @@ pub use rnic_ipc::control::{
 };
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
-pub use rnic_ipc::inspect;
+pub use rnic_ipc::shm::ShmError;
+pub use rnic_ipc::transport::TransportError;
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
+
+/// Where a daemon was looked for, and why it was not found there: what [`NotFound`] has.
+pub mod find {
+    pub use rnic_ipc::find::{Fault, Origin, Place, Tried};
+}
+
+/// Looking at the RNIC's objects, and an operator's orders: [`Context::inspect`], [`Context::order`] and
+/// [`Daemon::order`].
+pub mod inspect {
+    pub use rnic_ipc::inspect::{
+        ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo, ListenerInfo,
+        LogLevel, Object, Order, QpInfo, RegionInfo, Scope, Stage,
+    };
+}
 
 #[cfg(test)]
 mod tests;

@@ -385,18 +385,20 @@ impl MemoryRegion {
 
     /// Copies bytes out, from `offset` on.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Error> {
-        Ok(self.memory.read(offset, into)?)
+        self.memory.read(offset, into).map_err(Error::of_bounds)
     }
 
     /// Copies bytes in, from `offset` on.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
-        Ok(self.memory.write(offset, from)?)
+        self.memory.write(offset, from).map_err(Error::of_bounds)
     }
 
     /// Sets the bytes of `range` to `value`.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), Error> {
         self.check(&range)?;
-        Ok(self.memory.fill(range.start, range.len(), value)?)
+        self.memory
+            .fill(range.start, range.len(), value)
+            .map_err(Error::of_bounds)
     }
 
     /// A copy of the bytes of `range`.

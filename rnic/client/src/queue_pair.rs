@@ -177,8 +177,8 @@ impl QueuePair {
                 return Err(unexpected(&response));
             };
             let rings = descriptors::<1>(fds).and_then(|[memory]| {
-                let layout = QpMemory::layout(sq_slots, rq_slots)?;
-                Ok(QpMemory::attach_fd(memory, &layout)?)
+                let layout = QpMemory::layout(sq_slots, rq_slots).map_err(Error::of_ring)?;
+                QpMemory::attach_fd(memory, &layout).map_err(Error::of_ring)
             });
             Ok((qp, rings))
         })?;

@@ -66,8 +66,9 @@ impl SharedReceiveQueue {
             let Response::Srq { srq, slots } = response else {
                 return Err(unexpected(&response));
             };
-            let made = descriptors::<1>(fds)
-                .and_then(|[memory]| Ok(SrqMemory::attach_fd(memory, slots, max_sge)?));
+            let made = descriptors::<1>(fds).and_then(|[memory]| {
+                SrqMemory::attach_fd(memory, slots, max_sge).map_err(Error::of_ring)
+            });
             Ok((srq, made))
         })?;
         let ring = match made {

@@ -98,11 +98,12 @@ impl Device {
         }))
     }
 
-    /// Takes a new client.
+    /// Takes a new client. Programs of the crate `rnic` do so by `Context::embedded`.
     ///
     /// # Errors
     ///
     /// `Limit` when there are as many as there may be, `ShuttingDown`.
+    #[doc(hidden)]
     pub fn connect_client(
         self: &Arc<Self>,
         credentials: Credentials,

@@ -58,7 +58,8 @@ pub use rnic_prm::{
     Administrators, Credentials, Limits, ListenerAddress, ListenerPeers, NoListenerAddress,
     PortRanges, Quota, Resource, UserLimits, Users,
 };
-pub use rnic_steering::{FloodLimits, Rate};
+pub use rnic_steering::{FloodLimits, Rate, SteeringError};
+pub use rnic_xsk::{KernelFeature, Request as XskRequest, XskError};
 pub use session::ClientSession;
 pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};
 pub use vlan::VlanConfig;
