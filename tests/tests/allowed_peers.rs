@@ -77,10 +77,7 @@ impl Bench {
                 let request = listener.accept_request(2 * SILENCE);
                 request.and_then(|request| request.accept(&served.qp, &[], LIMIT))
             });
-            let options = ConnectOptions {
-                timeout: SILENCE,
-                ..ConnectOptions::default()
-            };
+            let options = ConnectOptions::default().timeout(SILENCE);
             client.qp.connect(listener.local_addr(), options).map(drop)
         })
     }

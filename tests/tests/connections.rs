@@ -37,19 +37,13 @@ fn private_data_arrives_both_ways_in_both_revisions() {
                     assert_eq!(request.mpa().revision, revision);
                     assert_eq!(request.local(), at);
                     let private_data = answered.clone();
-                    let options = AcceptOptions {
-                        private_data,
-                        mpa,
-                        ..AcceptOptions::default()
-                    };
+                    let options = AcceptOptions::default().private_data(private_data).mpa(mpa);
                     request.accept_with(&b.qp, options).unwrap();
                 });
                 let private_data = asked.clone();
-                let options = ConnectOptions {
-                    private_data,
-                    mpa,
-                    ..ConnectOptions::default()
-                };
+                let options = ConnectOptions::default()
+                    .private_data(private_data)
+                    .mpa(mpa);
                 let established = a.qp.connect(at, options).unwrap();
                 assert_eq!(established.private_data, answered);
                 assert_eq!(established.mpa.revision, revision);
@@ -86,13 +80,7 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
                 revision,
                 ..MpaOptions::default()
             };
-            match a.qp.connect(
-                at,
-                ConnectOptions {
-                    mpa,
-                    ..ConnectOptions::default()
-                },
-            ) {
+            match a.qp.connect(at, ConnectOptions::default().mpa(mpa)) {
                 Err(Error::Rejected { private_data, .. }) => assert_eq!(private_data, reason),
                 other => panic!("not rejected: {other:?}"),
             }

@@ -367,10 +367,8 @@ fn what_can_not_be_connected_is_refused_by_name() {
     let joined = Joined::new("joined-refused", &[]);
     let near = Endpoint::of(joined.context(0), 4096);
     let refused = |to: SocketAddr, local: Option<&str>| {
-        let options = ConnectOptions {
-            local: local.map(|it| it.parse().expect("an address")),
-            ..ConnectOptions::default()
-        };
+        let options =
+            ConnectOptions::default().local(local.map(|it| it.parse().expect("an address")));
         match near.qp.connect(to, options) {
             Err(Error::Refused(refusal)) => refusal,
             other => panic!("{other:?}"),

@@ -67,11 +67,7 @@ impl End {
         let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
         let depth = (2 * DEPTH * QUEUE_PAIRS) as u32;
         let cq = CompletionQueue::create(&context, depth).expect("a completion queue");
-        let config = QpConfig {
-            sq_depth: DEPTH as u32,
-            rq_depth: 1,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().sq_depth(DEPTH as u32).rq_depth(1);
         let queue_pairs = (0..QUEUE_PAIRS)
             .map(|_| QueuePair::create(&pd, &cq, &cq, config).expect("a queue pair"))
             .collect();
@@ -96,10 +92,7 @@ impl Couple {
                 }
             });
             for qp in &near.queue_pairs {
-                let options = ConnectOptions {
-                    timeout: PATIENCE,
-                    ..ConnectOptions::default()
-                };
+                let options = ConnectOptions::default().timeout(PATIENCE);
                 qp.connect(at, options).expect("RDMA mode");
             }
         });

@@ -130,12 +130,8 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
 
     let depth = context.device_info().expect("it answers").max_queue_depth;
     let (srq, config) = (
-        SrqConfig { depth, max_sge: 4 },
-        QpConfig {
-            sq_depth: depth,
-            rq_depth: depth,
-            ..QpConfig::default()
-        },
+        SrqConfig::default().depth(depth).max_sge(4),
+        QpConfig::default().sq_depth(depth).rq_depth(depth),
     );
     let large = take("large regions", pid, || pd.register(1 << 20, FULL_ACCESS));
     assert!(large, "the limit has no effect");
@@ -229,18 +225,16 @@ fn take_all_kinds(socket: &std::path::Path, at: SocketAddr) -> usize {
         return refused + 1;
     };
     let depth = 4096;
-    let deep = QpConfig {
-        sq_depth: depth,
-        rq_depth: depth,
-        ..QpConfig::default()
-    };
+    let deep = QpConfig::default().sq_depth(depth).rq_depth(depth);
     for _ in 0..EACH {
         note(ProtectionDomain::alloc(&context).map(any));
         note(pd.register(4096, FULL_ACCESS).map(any));
         note(pd.register(1 << 20, FULL_ACCESS).map(any));
         let at = SocketAddr::new(at.ip(), 0);
         note(Listener::bind(&context, at, 4).map(any));
-        note(SharedReceiveQueue::create(&pd, SrqConfig { depth, max_sge: 4 }).map(any));
+        note(
+            SharedReceiveQueue::create(&pd, SrqConfig::default().depth(depth).max_sge(4)).map(any),
+        );
         note(CompletionQueue::create(&context, 1).map(any));
         match CompletionQueue::create(&context, depth) {
             Ok(cq) => note(QueuePair::create(&pd, &cq, &cq, deep).map(any)),

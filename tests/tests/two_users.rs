@@ -388,19 +388,15 @@ fn what_one_user_takes_is_not_missed_by_another() {
         .collect();
     let pd = &_pds[0][0];
     let cq = CompletionQueue::create(first, 4).expect("the first");
-    let config = QpConfig {
-        sq_depth: 1,
-        rq_depth: 1,
-        max_sge: 1,
-        max_inline: 0,
-        signal_all: false,
-    };
+    let config = QpConfig::default()
+        .sq_depth(1)
+        .rq_depth(1)
+        .max_sge(1)
+        .max_inline(0)
+        .signal_all(false);
     let qps = take_all("queue pairs", || QueuePair::create(pd, &cq, &cq, config));
     let cqs = take_all("completion queues", || CompletionQueue::create(first, 1));
-    let small = SrqConfig {
-        depth: 1,
-        max_sge: 1,
-    };
+    let small = SrqConfig::default().depth(1).max_sge(1);
     let srqs = take_all("receive queues", || SharedReceiveQueue::create(pd, small));
     // The same memory again and again, so that it costs little of it.
     let large = 1 << 28;

@@ -55,10 +55,7 @@ fn gathered(end: &Endpoint, sges: &[Sge]) -> Vec<u8> {
 #[test]
 fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
     let pair = Pair::new("elements");
-    let config = QpConfig {
-        max_sge: MAX_SGE as u32,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().max_sge(MAX_SGE as u32);
     let (a, b) = endpoints(&pair, config);
     let (ours, theirs) = (many(&a), many(&b));
     let bytes = gathered(&a, &ours);
@@ -89,10 +86,7 @@ fn sends_receives_writes_and_reads_take_as_many_elements_as_there_can_be() {
 #[test]
 fn inline_bytes_go_without_registered_memory_and_their_place_is_free_at_once() {
     let pair = Pair::new("inline");
-    let config = QpConfig {
-        max_inline: MAX_INLINE as u32,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().max_inline(MAX_INLINE as u32);
     let (a, b) = endpoints(&pair, config);
     assert_eq!(
         a.context.device_info().expect("it answers").max_inline as usize,
@@ -121,10 +115,7 @@ fn inline_bytes_go_without_registered_memory_and_their_place_is_free_at_once() {
     let long = [0; MAX_INLINE + 1];
     let refused = a.qp.post_send(WorkRequest::send(1, &[]).inline(&long));
     assert!(matches!(refused, Err(Error::InlineTooLong { .. })));
-    let config = QpConfig {
-        max_inline: MAX_INLINE as u32 + 1,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().max_inline(MAX_INLINE as u32 + 1);
     let refused = QueuePair::create(&a.pd, &a.cq, &a.cq, config).expect_err("too much");
     assert!(refused.to_string().contains("inline_bytes"), "{refused}");
 }
@@ -133,10 +124,7 @@ fn inline_bytes_go_without_registered_memory_and_their_place_is_free_at_once() {
 fn unsignalled_work_completes_silently_and_what_is_behind_it_tells() {
     const EACH: u64 = 16;
     let pair = Pair::new("unsignalled");
-    let config = QpConfig {
-        sq_depth: 8,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().sq_depth(8);
     let (a, b) = endpoints(&pair, config);
     for round in 0..200 {
         for n in 1..=EACH {
@@ -175,10 +163,7 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
     let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
     let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
     let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
-    let config = SrqConfig {
-        depth: RECEIVES as u32,
-        max_sge: 1,
-    };
+    let config = SrqConfig::default().depth(RECEIVES as u32).max_sge(1);
     let srq = SharedReceiveQueue::create(&pd, config).expect("a shared receive queue");
     let config = QpConfig::default();
     let ends = [1, 2, 3].map(|seed| {
@@ -331,11 +316,9 @@ fn an_embedded_rnic_does_it_all_too() {
         let context = Context::embedded(&device).expect("an RNIC of our own");
         let mut a = Endpoint::of(context, BYTES);
         let srq = SharedReceiveQueue::create(&a.pd, SrqConfig::default()).expect("a queue");
-        let config = QpConfig {
-            max_sge: MAX_SGE as u32,
-            max_inline: MAX_INLINE as u32,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default()
+            .max_sge(MAX_SGE as u32)
+            .max_inline(MAX_INLINE as u32);
         a.qp = QueuePair::create_shared(&a.pd, &a.cq, &a.cq, &srq, config).expect("a queue pair");
         let b = Endpoint::new(&daemon, BYTES);
         b.fill(2);

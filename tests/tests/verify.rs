@@ -83,10 +83,7 @@ impl Liar {
 
     /// Begins a transfer to a server, which says where its memory is.
     fn connect(&self, at: SocketAddr, plan: &Plan) -> RemoteMemory {
-        let options = ConnectOptions {
-            private_data: plan.encode(),
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default().private_data(plan.encode());
         let established = self.end.qp.connect(at, options).expect("a server");
         decode_answer(&established.private_data, plan.span).expect("rnic-perf's answer")
     }
@@ -177,11 +174,10 @@ fn serve(context: &Context, listener: &Listener, wrong: Option<u64>) {
     let plan = Plan::decode(request.private_data()).expect("a plan");
     let mut liar = Liar::new(context, &plan, wrong);
     let memory = liar.region.remote(0..liar.region.len()).expect("all of it");
-    let options = AcceptOptions {
-        private_data: encode_answer(memory),
-        mpa: MpaOptions::default(),
-        timeout: LIMIT,
-    };
+    let options = AcceptOptions::default()
+        .private_data(encode_answer(memory))
+        .mpa(MpaOptions::default())
+        .timeout(LIMIT);
     request
         .accept_with(&liar.end.qp, options)
         .expect("a client");

@@ -123,10 +123,7 @@ fn what_comes_by_another_vlan_is_nobodys() {
     let [near, far] = [&on_a, &on_b].map(|daemon| Endpoint::new(daemon, 4096));
     let at = b.address(Family::V4, PORT);
     let listener = Listener::bind(&far.context, at, 4).expect("a free address");
-    let options = ConnectOptions {
-        timeout: Duration::from_secs(2),
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions::default().timeout(Duration::from_secs(2));
     let connected = near.qp.connect(at, options);
     assert!(
         matches!(connected, Err(Error::Timeout { .. })),

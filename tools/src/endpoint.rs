@@ -207,11 +207,9 @@ impl Endpoint {
 }
 
 fn config(sq_depth: u32, rq_depth: u32) -> QpConfig {
-    QpConfig {
-        sq_depth,
-        rq_depth,
-        max_sge: 1,
-        max_inline: 0,
-        ..QpConfig::default()
-    }
+    QpConfig::default()
+        .sq_depth(sq_depth)
+        .rq_depth(rq_depth)
+        .max_sge(1)
+        .max_inline(0)
 }

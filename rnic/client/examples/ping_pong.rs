@@ -90,11 +90,7 @@ impl End {
         let pd = ProtectionDomain::alloc(context)?;
         let region = pd.register(2 * BYTES, Access::LOCAL)?;
         let cq = CompletionQueue::create(context, 16)?;
-        let config = QpConfig {
-            sq_depth: 8,
-            rq_depth: 8,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().sq_depth(8).rq_depth(8);
         let qp = QueuePair::create(&pd, &cq, &cq, config)?;
         Ok(Self { qp, cq, region })
     }

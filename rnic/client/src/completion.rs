@@ -41,6 +41,7 @@ const IDLE_POLLS: u32 = 4096;
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkCompletion {
     /// From the work request.
     pub wr_id: u64,

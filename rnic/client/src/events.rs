@@ -30,6 +30,7 @@ use crate::wait::{Deadline, LOOK_ROUND, lock};
 
 /// What was agreed when a connection came about.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Established {
     /// Revision, CRC, and how many Reads may be outstanding: `ord` by us, `ird` by the peer.
     pub mpa: MpaOptions,
@@ -41,6 +42,7 @@ pub struct Established {
 
 /// What an event is about, and where it is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EventSource {
     /// [`crate::QueuePair::take_event`].
     QueuePair(QpNum),
@@ -54,6 +56,7 @@ pub enum EventSource {
 
 /// What happened to a queue pair's connection.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ConnectionEvent {
     /// It is there.
     Established(Established),

@@ -151,6 +151,7 @@ mod queue_pair;
 mod reactor;
 mod remote_memory;
 mod session;
+mod setters;
 mod shared;
 mod sources;
 mod spin;

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::events::{Asked, Boxes, Established};
 use crate::link::unexpected;
 use crate::queue_pair::QueuePair;
+use crate::setters::setters;
 use crate::wait::Deadline;
 
 /// How many ports of the kernel's choice are tried on all addresses.
@@ -200,6 +201,7 @@ impl Drop for Listener {
 
 /// How to accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AcceptOptions {
     /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
@@ -216,6 +218,14 @@ impl Default for AcceptOptions {
             mpa: MpaOptions::default(),
             timeout: Duration::from_secs(10),
         }
+    }
+}
+
+setters! {
+    AcceptOptions {
+        private_data: impl Into<Vec<u8>>,
+        mpa: MpaOptions,
+        timeout: Duration,
     }
 }
 

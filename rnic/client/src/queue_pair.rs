@@ -20,12 +20,14 @@ use crate::events::{ConnectionEvent, Established, QpBox};
 use crate::link::{descriptors, unexpected};
 use crate::memory::{MemoryRegion, ProtectionDomain};
 use crate::remote_memory::RemoteMemory;
+use crate::setters::setters;
 use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
 use crate::work::{WorkRequest, full_if_none, push_all, push_batch};
 
 /// How large a queue pair is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QpConfig {
     /// Work requests that may be outstanding on the send queue.
     pub sq_depth: u32,
@@ -52,8 +54,32 @@ impl Default for QpConfig {
     }
 }
 
+setters! {
+    QpConfig {
+        sq_depth: u32,
+        rq_depth: u32,
+        max_sge: u32,
+        max_inline: u32,
+        signal_all: bool,
+    }
+}
+
 /// How to connect.
+///
+/// ```
+/// use rnic::ConnectOptions;
+///
+/// let options = ConnectOptions::default().private_data(b"hello").local_port(7000);
+/// assert_eq!((&options.private_data[..], options.local_port), (&b"hello"[..], 7000));
+/// ```
+///
+/// Versions to come may have more fields, so no other crate writes one as a literal:
+///
+/// ```compile_fail,E0639
+/// let options = rnic::ConnectOptions { local_port: 7000, ..Default::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectOptions {
     /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
@@ -77,6 +103,16 @@ impl Default for ConnectOptions {
             local_port: 0,
             timeout: Duration::from_secs(10),
         }
+    }
+}
+
+setters! {
+    ConnectOptions {
+        private_data: impl Into<Vec<u8>>,
+        mpa: MpaOptions,
+        local: impl Into<Option<IpAddr>>,
+        local_port: u16,
+        timeout: Duration,
     }
 }
 

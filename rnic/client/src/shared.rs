@@ -12,11 +12,13 @@ use crate::context::Inner;
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
+use crate::setters::setters;
 use crate::wait::{Deadline, lock};
 use crate::work::{WorkRequest, full_if_none, push_batch};
 
 /// How large a shared receive queue is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SrqConfig {
     /// Receives that may wait.
     pub depth: u32,
@@ -30,6 +32,13 @@ impl Default for SrqConfig {
             depth: 256,
             max_sge: 4,
         }
+    }
+}
+
+setters! {
+    SrqConfig {
+        depth: u32,
+        max_sge: u32,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::work::WorkRequest;
 
 /// Whose peers a memory window is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WindowType {
     /// Those of all queue pairs of its protection domain. No peer may invalidate it, and it may be
     /// bound anew at any time.

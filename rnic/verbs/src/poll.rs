@@ -206,11 +206,10 @@ mod tests {
     #[test]
     fn a_write_with_immediate_data_completes_with_the_bytes_that_it_wrote() {
         let immediate = |written| {
-            translate(&WorkCompletion {
-                opcode: WrOpcode::Recv,
-                immediate: Some(Immediate { data: 9, written }.encode()),
-                ..WorkCompletion::default()
-            })
+            let mut done = WorkCompletion::default();
+            done.opcode = WrOpcode::Recv;
+            done.immediate = Some(Immediate { data: 9, written }.encode());
+            translate(&done)
         };
         let wc = immediate(Some(4096));
         assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_RECV_RDMA_WITH_IMM, 4096));

@@ -66,13 +66,12 @@ impl Qp {
         cap.max_recv_wr = cap.max_recv_wr.max(1);
         let max_sge = cap.max_send_sge.max(cap.max_recv_sge).max(1);
         (cap.max_send_sge, cap.max_recv_sge) = (max_sge, max_sge);
-        let config = QpConfig {
-            sq_depth: cap.max_send_wr,
-            rq_depth: cap.max_recv_wr,
-            max_sge,
-            max_inline: cap.max_inline_data,
-            signal_all: init.sq_sig_all != 0,
-        };
+        let config = QpConfig::default()
+            .sq_depth(cap.max_send_wr)
+            .rq_depth(cap.max_recv_wr)
+            .max_sge(max_sge)
+            .max_inline(cap.max_inline_data)
+            .signal_all(init.sq_sig_all != 0);
         let (send, recv) = (send_cq.rnic(), recv_cq.rnic());
         let qp = match &srq {
             Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config)?,

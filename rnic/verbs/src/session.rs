@@ -119,6 +119,7 @@ impl Session {
                 Ok(EventSource::Listener(id)) => self.tell_listener(id),
                 Ok(EventSource::CompletionQueue(id)) => self.tell_cq(id),
                 Ok(EventSource::SharedReceiveQueue(id)) => self.tell_srq(id),
+                Ok(other) => log::debug!("news of {other:?}, which this library has not"),
                 Err(Error::Timeout { .. }) => {}
                 Err(error) => return self.end(&error),
             }

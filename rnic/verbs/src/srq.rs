@@ -35,10 +35,9 @@ impl Srq {
         init.attr.max_sge = init.attr.max_sge.max(1);
         let srq = SharedReceiveQueue::create(
             pd.rnic(),
-            SrqConfig {
-                depth: init.attr.max_wr,
-                max_sge: init.attr.max_sge,
-            },
+            SrqConfig::default()
+                .depth(init.attr.max_wr)
+                .max_sge(init.attr.max_sge),
         )?;
         let abi = Shared::zeroed(|abi: &mut ibv_srq| {
             abi.context = pd.context().abi_ptr();

@@ -142,11 +142,7 @@ fn siw_does_not_take_a_send(stand: &Stand) {
     let at = stand.interop.peer.address(Family::V4, port);
     theirs.order(&format!("listen {} {port}", at.ip()));
     let refused = thread::scope(|scope| {
-        let options = ConnectOptions {
-            mpa: asks_for(SEND),
-            timeout: LIMIT,
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default().mpa(asks_for(SEND)).timeout(LIMIT);
         let connecting = scope.spawn(|| ours.qp.connect(at, options));
         let _ = theirs.request(0);
         // Its answer does not come.

@@ -179,12 +179,10 @@ impl Joined {
             Initiator::Us => {
                 let at = stand.interop.peer.address(Family::V4, port);
                 self.theirs.order(&format!("listen {} {port}", at.ip()));
-                let options = ConnectOptions {
-                    private_data,
-                    mpa,
-                    timeout: LIMIT,
-                    ..ConnectOptions::default()
-                };
+                let options = ConnectOptions::default()
+                    .private_data(private_data)
+                    .mpa(mpa)
+                    .timeout(LIMIT);
                 thread::scope(|scope| {
                     let qp = &self.ours.qp;
                     let connected = scope.spawn(|| qp.connect(at, options));
@@ -207,11 +205,10 @@ impl Joined {
                 self.theirs.begin(&order);
                 let request = listener.accept_request(LIMIT).expect("a request");
                 let asked = request.private_data().to_vec();
-                let options = AcceptOptions {
-                    private_data,
-                    mpa,
-                    timeout: LIMIT,
-                };
+                let options = AcceptOptions::default()
+                    .private_data(private_data)
+                    .mpa(mpa)
+                    .timeout(LIMIT);
                 let ours = request.accept_with(&self.ours.qp, options);
                 let theirs = self.theirs.end(&order)?;
                 Ok(Agreed {

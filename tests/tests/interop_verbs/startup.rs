@@ -164,12 +164,10 @@ fn more_private_data_than_siw_takes(stand: &Stand, revision: u8, count: usize) {
     let port = stand.port();
     let at = stand.interop.peer.address(Family::V4, port);
     joined.theirs.order(&format!("listen {} {port}", at.ip()));
-    let options = ConnectOptions {
-        private_data: bytes(1, count),
-        mpa: of_revision(revision),
-        timeout: LIMIT,
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions::default()
+        .private_data(bytes(1, count))
+        .mpa(of_revision(revision))
+        .timeout(LIMIT);
     let refused = joined.ours.qp.connect(at, options);
     let refused = refused.expect_err("siw takes no more than 256 bytes");
     assert!(matches!(refused, Error::ConnectFailed { .. }), "{refused}");
@@ -186,10 +184,7 @@ fn siw_rejects(stand: &Stand, count: usize) {
     theirs.order(&format!("listen {} {port}", at.ip()));
     let word = bytes(50, count);
     let answer = thread::scope(|scope| {
-        let options = ConnectOptions {
-            timeout: LIMIT,
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default().timeout(LIMIT);
         let connecting = scope.spawn(|| joined.ours.qp.connect(at, options));
         theirs.order("request 0");
         theirs.order(&format!("reject 0 {}", hex(&word)));

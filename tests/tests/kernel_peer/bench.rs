@@ -240,11 +240,9 @@ impl Bench {
             if terms.revision == 2 {
                 assert_eq!((mpa.ird, mpa.ord), (PEER_IRD, PEER_ORD));
             }
-            let options = AcceptOptions {
-                private_data: answers.to_vec(),
-                mpa: terms.mpa(),
-                ..AcceptOptions::default()
-            };
+            let options = AcceptOptions::default()
+                .private_data(answers.to_vec())
+                .mpa(terms.mpa());
             let established = request.accept_with(&end.qp, options).expect("RDMA mode");
             check_agreed(terms, &established.mpa);
             join(peer)
@@ -266,11 +264,9 @@ impl Bench {
                 peer.write(&terms.frame(answers).encode(REPLY_KEY));
                 peer
             });
-            let options = ConnectOptions {
-                private_data: asks.to_vec(),
-                mpa: terms.mpa(),
-                ..ConnectOptions::default()
-            };
+            let options = ConnectOptions::default()
+                .private_data(asks.to_vec())
+                .mpa(terms.mpa());
             let established = end.qp.connect(at, options).expect("RDMA mode");
             assert_eq!(established.private_data, answers);
             check_agreed(terms, &established.mpa);

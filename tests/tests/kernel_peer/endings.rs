@@ -163,14 +163,12 @@ fn a_kernel_peers_process_killed_in_mid_transfer_ends_the_connection() {
     let command = bench.kernel.namespace.command("env").arg(variable);
     let mut victim = command.arg(program).args(test).spawn();
     let request = listener.accept_request(LIMIT).unwrap();
-    let options = AcceptOptions {
-        private_data: end.remote().to_bytes().to_vec(),
-        mpa: MpaOptions {
+    let options = AcceptOptions::default()
+        .private_data(end.remote().to_bytes().to_vec())
+        .mpa(MpaOptions {
             revision: 1,
             ..MpaOptions::default()
-        },
-        ..AcceptOptions::default()
-    };
+        });
     end.post_recv(1, 0..0);
     end.post_recv(99, 0..0);
     request.accept_with(&end.qp, options).unwrap();

@@ -164,13 +164,10 @@ fn answered(bench: &Bench, revision: u8, flags: u8, private_data: Vec<u8>) -> Er
             peer.write(&reply.encode(REPLY_KEY));
             let _ = peer.take_end();
         });
-        let options = ConnectOptions {
-            mpa: MpaOptions {
-                revision,
-                ..MpaOptions::default()
-            },
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default().mpa(MpaOptions {
+            revision,
+            ..MpaOptions::default()
+        });
         end.qp.connect(at, options).expect_err("not to be accepted")
     })
 }

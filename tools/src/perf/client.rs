@@ -70,12 +70,10 @@ pub fn run(
         }
         Operation::Write | Operation::Read | Operation::Send => {}
     }
-    let options = ConnectOptions {
-        private_data: plan.encode(),
-        mpa,
-        timeout: patience,
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions::default()
+        .private_data(plan.encode())
+        .mpa(mpa)
+        .timeout(patience);
     let established = end.qp.connect(remote, options)?;
     crate::mpa::note_refused(&mpa, &established.mpa);
     let memory: RemoteMemory = decode_answer(&established.private_data, plan.span)

@@ -65,10 +65,7 @@ fn connect(
     patience: Duration,
 ) -> Result<(), ToolError> {
     let listener = Listener::bind(context, SocketAddr::from(([127, 0, 0, 1], 0)), 1)?;
-    let options = ConnectOptions {
-        timeout: patience,
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions::default().timeout(patience);
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let request = listener.accept_request(patience)?;

@@ -101,11 +101,9 @@ pub fn serve(
             .and_then(|plan| plan.check().map(|()| plan))
             .map_err(ToolError::Peer)?;
         let answer = |memory: &MemoryRegion, qp: &QueuePair| -> Result<(), ToolError> {
-            let options = AcceptOptions {
-                private_data: encode_answer(memory.remote(0..memory.len())?),
-                timeout: patience,
-                ..AcceptOptions::default()
-            };
+            let options = AcceptOptions::default()
+                .private_data(encode_answer(memory.remote(0..memory.len())?))
+                .timeout(patience);
             Ok(request.accept_with(qp, options).map(drop)?)
         };
         if let Some(all) = &mut all {
@@ -246,11 +244,9 @@ impl Active {
         let end = Endpoint::with_room(context, &pd, sends, receives, room, patience)?;
         let notes = Notes::new(&pd)?;
         notes.expect(&end)?;
-        let options = ConnectOptions {
-            private_data: plan.encode(),
-            timeout: patience,
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default()
+            .private_data(plan.encode())
+            .timeout(patience);
         let established = end.qp.connect(remote, options.clone())?;
         let memory_there = decode_answer(&established.private_data, span)
             .map_err(|error| ToolError::Peer(error.to_string()))?;

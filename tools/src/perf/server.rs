@@ -89,11 +89,10 @@ fn serve(
         notes.expect(&end)?;
     }
     let memory = region.remote(0..region.len())?;
-    let options = AcceptOptions {
-        private_data: encode_answer(memory),
-        mpa,
-        timeout: patience,
-    };
+    let options = AcceptOptions::default()
+        .private_data(encode_answer(memory))
+        .mpa(mpa)
+        .timeout(patience);
     request.accept_with(&end.qp, options)?;
     let verdict = match (plan.figure, inbox) {
         (Figure::Bandwidth, None) => {

@@ -94,13 +94,11 @@ impl CmId {
                 "connecting without an address: resolve it first",
             ));
         };
-        let options = ConnectOptions {
-            private_data,
-            mpa,
-            local: local.map(|local| local.ip()),
-            local_port: local.map_or(0, |local| local.port()),
-            ..ConnectOptions::default()
-        };
+        let options = ConnectOptions::default()
+            .private_data(private_data)
+            .mpa(mpa)
+            .local(local.map(|local| local.ip()))
+            .local_port(local.map_or(0, |local| local.port()));
         self.in_table(&session, &qp, || {
             qp.rnic().start_connect(remote, options)?;
             self.show_local_of(&self.state(), &qp);
@@ -119,11 +117,7 @@ impl CmId {
             mpa,
         } = Parameters::read(param, (asked.ord, asked.ird));
         let (session, qp) = self.ready(qp_num)?;
-        let options = AcceptOptions {
-            private_data,
-            mpa,
-            ..AcceptOptions::default()
-        };
+        let options = AcceptOptions::default().private_data(private_data).mpa(mpa);
         self.in_table(&session, &qp, || {
             let request = self.state().request.take();
             let request = request.ok_or_else(|| Fail::of(Errno::INVAL, "another call answers"))?;
@@ -317,6 +311,13 @@ fn translate(event: ConnectionEvent) -> (c_int, Details) {
                 log::info!("a connection ended: {message}");
             }
             (RDMA_CM_EVENT_DISCONNECTED, Details::default())
+        }
+        other => {
+            log::error!("rdma_cm has no event for {other:?}: the connection counts as failed");
+            (
+                RDMA_CM_EVENT_CONNECT_ERROR,
+                Details::failed(Errno::CONNABORTED),
+            )
         }
     }
 }

@@ -107,5 +107,6 @@ fn failure(event: ConnectionEvent) -> Errno {
         ConnectionEvent::ConnectFailed { reason, .. }
         | ConnectionEvent::Disconnected { reason, .. } => errno_of(reason),
         ConnectionEvent::Established(_) => Errno::ISCONN,
+        _ => Errno::CONNABORTED,
     }
 }

@@ -96,13 +96,12 @@ impl Stream {
         let send_queue = u32::from(sizes.send_queue);
         let (_, pd) = session.shared()?;
         let cq = CompletionQueue::create(session.rnic(), send_queue + receives)?;
-        let config = QpConfig {
-            sq_depth: send_queue,
-            rq_depth: receives,
-            max_sge: 1,
-            max_inline: INLINE,
-            signal_all: false,
-        };
+        let config = QpConfig::default()
+            .sq_depth(send_queue)
+            .rq_depth(receives)
+            .max_sge(1)
+            .max_inline(INLINE)
+            .signal_all(false);
         let qp = QueuePair::create(pd.rnic(), &cq, &cq, config)?;
         let inbox_at = sizes.send as usize;
         let own = qp.register(inbox_at + receives as usize * Message::BYTES, Access::LOCAL)?;
@@ -447,22 +446,18 @@ impl Stream {
 
     /// The peer's address and the like are the socket's; this is what is asked of the RNIC.
     pub(crate) fn connect(&self, remote: SocketAddr, local: SocketAddr) -> Outcome<()> {
-        let options = rnic::ConnectOptions {
-            private_data: self.hello().encode().to_vec(),
-            mpa: Self::mpa(),
-            local: Some(local.ip()),
-            local_port: local.port(),
-            ..rnic::ConnectOptions::default()
-        };
+        let options = rnic::ConnectOptions::default()
+            .private_data(self.hello().encode().to_vec())
+            .mpa(Self::mpa())
+            .local(Some(local.ip()))
+            .local_port(local.port());
         Ok(self.qp.start_connect(remote, options)?)
     }
 
     pub(crate) fn accept(&self, request: rnic::ConnectionRequest) -> Outcome<()> {
-        let options = rnic::AcceptOptions {
-            private_data: self.hello().encode().to_vec(),
-            mpa: Self::mpa(),
-            ..rnic::AcceptOptions::default()
-        };
+        let options = rnic::AcceptOptions::default()
+            .private_data(self.hello().encode().to_vec())
+            .mpa(Self::mpa());
         request
             .start_accept(&self.qp, options)
             .map_err(|error| match error {

@@ -128,11 +128,9 @@ fn serve_one(
     options: &Server,
 ) -> Result<u64, ToolError> {
     let mut server = ping::Server::new(context, options.timeout)?;
-    let accept = AcceptOptions {
-        mpa: options.mpa.options(),
-        timeout: options.timeout,
-        ..AcceptOptions::default()
-    };
+    let accept = AcceptOptions::default()
+        .mpa(options.mpa.options())
+        .timeout(options.timeout);
     request.accept_with(server.queue_pair(), accept)?;
     server.serve()
 }
@@ -141,11 +139,7 @@ fn connect(options: &Client, peer: SocketAddr) -> Result<ping::Client, ToolError
     let context = options.door.open_toward(peer, 0)?;
     let client = ping::Client::new(&context, options.size, options.timeout)?;
     let mpa = options.mpa.options();
-    let connect = ConnectOptions {
-        mpa,
-        timeout: options.timeout,
-        ..ConnectOptions::default()
-    };
+    let connect = ConnectOptions::default().mpa(mpa).timeout(options.timeout);
     let established = client.queue_pair().connect(peer, connect)?;
     mpa::note_refused(&mpa, &established.mpa);
     Ok(client)
