@@ -63,7 +63,7 @@ pub struct Outbound<B> {
     flight: usize,
     /// Chunks that are to be sent again.
     lost: usize,
-    /// What the peer said last that it has room for.
+    /// What the peer has room for, beyond what is under way.
     window: usize,
 }
 
@@ -124,6 +124,16 @@ impl<B> Outbound<B> {
         Ok(tsn)
     }
 
+    /// The peer's window is known, or another one: nothing is under way.
+    pub const fn set_window(&mut self, window: usize) {
+        self.window = window;
+    }
+
+    /// Chunks that can be posted.
+    pub fn room(&self) -> usize {
+        self.chunks.capacity() - self.chunks.len()
+    }
+
     /// Bytes that are believed to be under way.
     pub const fn flight(&self) -> usize {
         self.flight
@@ -150,16 +160,16 @@ impl<B> Outbound<B> {
         self.chunks.get_mut(at).map(|chunk| &mut chunk.buffer)
     }
 
+    /// The bytes of the chunk that [`Self::transmit`] would give.
+    pub fn next_bytes(&self, probe: bool) -> Option<usize> {
+        self.next(probe).map(|at| self.chunks[at].bytes)
+    }
+
     /// The next chunk to be sent, as of now: what was lost, then what waits if the peer has room for it. The caller
-    /// asks only while the congestion window, or a fast retransmission, allows a packet.
-    pub fn transmit(&mut self, now: Duration) -> Option<Transmission> {
-        let at = match self.lost {
-            0 => self.next_waiting()?,
-            _ => self
-                .chunks
-                .iter()
-                .position(|chunk| chunk.state == State::Lost)?,
-        };
+    /// asks only while the congestion window, or a fast retransmission, allows a packet. `probe`: one chunk may go
+    /// although the peer has no room (rule A of section 6.1).
+    pub fn transmit(&mut self, now: Duration, probe: bool) -> Option<Transmission> {
+        let at = self.next(probe)?;
         let chunk = &mut self.chunks[at];
         let again = chunk.state == State::Lost;
         if again {
@@ -179,10 +189,23 @@ impl<B> Outbound<B> {
         })
     }
 
-    /// With a closed window one chunk may be under way, which probes it (rule A of section 6.1).
-    fn next_waiting(&self) -> Option<usize> {
+    fn next(&self, probe: bool) -> Option<usize> {
+        if self.lost > 0 {
+            return self.chunks.iter().position(|c| c.state == State::Lost);
+        }
         let next = self.chunks.get(self.sent)?;
-        (self.flight == 0 || next.bytes <= self.window).then_some(self.sent)
+        (next.bytes <= self.window || probe && self.flight == 0).then_some(self.sent)
+    }
+
+    /// Whether chunks wait and only a probe of the peer's window may go: nothing is outstanding that the peer would
+    /// acknowledge.
+    pub fn needs_probe(&self) -> bool {
+        !self.is_outstanding() && !self.chunks.is_empty() && self.next(false).is_none()
+    }
+
+    /// The first TSN that is not acknowledged by the cumulative one.
+    pub const fn earliest(&self) -> Tsn {
+        self.first
     }
 
     /// Takes a SACK. `recovering`: the sender is in Fast Recovery. Buffers that nobody needs any more go to
@@ -199,36 +222,18 @@ impl<B> Outbound<B> {
         recovering: bool,
         mut release: impl FnMut(B),
     ) -> Result<Outcome, NotSent> {
-        let next = self.highest().next();
-        let passed = cumulative.next().since(self.first) as usize;
-        // One that is older than what is known says nothing (section 6.2.1, D i).
-        if self.first.is_after(cumulative.next()) {
+        let Some(passed) = self.passed(cumulative)? else {
             return Ok(Outcome::default());
-        }
-        if passed > self.sent {
-            return Err(NotSent {
-                tsn: cumulative,
-                next,
-            });
-        }
+        };
         let blocks = ascending(blocks);
         let last = blocks.clone().last().map_or(0, |block| block.end);
         if passed + usize::from(last) > self.sent {
-            let tsn = cumulative.plus(last.into());
-            return Err(NotSent { tsn, next });
+            return Err(NotSent {
+                tsn: cumulative.plus(last.into()),
+                next: self.highest().next(),
+            });
         }
-        let mut outcome = Outcome::default();
-        outcome.acknowledged.flight_before = self.flight;
-        outcome.acknowledged.advances = passed > 0;
-        outcome.earliest = passed > 0;
-        for _ in 0..passed {
-            if let Some(chunk) = self.chunks.pop_front() {
-                self.settle(&chunk, &mut outcome, now);
-                release(chunk.buffer);
-            }
-        }
-        self.first = cumulative.next();
-        self.sent -= passed;
+        let mut outcome = self.advance(passed, now, &mut release);
         let highest_new = self.mark(&blocks, &mut outcome, now);
         let advances = recovering && passed > 0;
         let missing_to = if advances {
@@ -236,10 +241,60 @@ impl<B> Outbound<B> {
         } else {
             highest_new
         };
-        self.count_missing(missing_to.saturating_sub(1), &mut outcome);
-        outcome.acknowledged.all = self.sent == 0;
         self.window = window.saturating_sub(self.flight);
+        self.count_missing(missing_to.saturating_sub(1), &mut outcome);
         Ok(outcome)
+    }
+
+    /// Takes the cumulative TSN of a SHUTDOWN, which says nothing of the chunks beyond it (section 3.3.8), and nothing
+    /// of the window.
+    ///
+    /// # Errors
+    /// When it acknowledges what was not sent.
+    pub fn shutdown(
+        &mut self,
+        now: Duration,
+        cumulative: Tsn,
+        mut release: impl FnMut(B),
+    ) -> Result<Outcome, NotSent> {
+        Ok(match self.passed(cumulative)? {
+            Some(passed) => self.advance(passed, now, &mut release),
+            None => Outcome::default(),
+        })
+    }
+
+    /// How many chunks a cumulative TSN passes; `None` when it is older than what is known, and says nothing
+    /// (section 6.2.1, D i).
+    fn passed(&self, cumulative: Tsn) -> Result<Option<usize>, NotSent> {
+        if self.first.is_after(cumulative.next()) {
+            return Ok(None);
+        }
+        let passed = cumulative.next().since(self.first) as usize;
+        if passed > self.sent {
+            return Err(NotSent {
+                tsn: cumulative,
+                next: self.highest().next(),
+            });
+        }
+        Ok(Some(passed))
+    }
+
+    /// The cumulative TSN passes so many chunks.
+    fn advance(&mut self, passed: usize, now: Duration, release: &mut impl FnMut(B)) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.acknowledged.flight_before = self.flight;
+        outcome.acknowledged.advances = passed > 0;
+        outcome.acknowledged.all = passed == self.sent;
+        outcome.earliest = passed > 0;
+        for _ in 0..passed {
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.settle(&chunk, &mut outcome, now);
+                release(chunk.buffer);
+            }
+        }
+        self.first = self.first.plus(passed as u32);
+        self.sent -= passed;
+        outcome
     }
 
     /// A chunk is acknowledged for the first time, or for good.
@@ -310,6 +365,8 @@ impl<B> Outbound<B> {
                 chunk.fast = true;
                 chunk.state = State::Lost;
                 self.flight -= chunk.bytes;
+                // The peer's room is free again until it is sent again (rule B of section 6.2.1).
+                self.window += chunk.bytes;
                 self.lost += 1;
                 outcome.lost = true;
             }
@@ -323,6 +380,7 @@ impl<B> Outbound<B> {
             if chunk.state == State::InFlight {
                 chunk.state = State::Lost;
                 self.flight -= chunk.bytes;
+                self.window += chunk.bytes;
                 self.lost += 1;
             }
         }

@@ -5,6 +5,7 @@
 mod tests;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::cause::{self, Cause, Causes};
@@ -52,6 +53,8 @@ pub struct Listening<'a> {
     pub tag: u32,
     /// The TSN of our first chunk; random, too.
     pub initial_tsn: Tsn,
+    /// The tie tags of the association that there is already.
+    pub tie: Option<NonZeroU64>,
 }
 
 /// Why an INIT gets an ABORT, or nothing.
@@ -166,7 +169,7 @@ fn init_ack(
             local: listening.tag,
             remote: init.tag,
         },
-        tie: None,
+        tie: listening.tie,
         local_tsn: listening.initial_tsn,
         remote_tsn: init.initial_tsn,
         window: init.window,
@@ -207,6 +210,8 @@ pub enum Silence {
     Abort,
     /// It ends what is over already: SHUTDOWN COMPLETE, COOKIE ACK, or an ERROR for a stale cookie.
     Over,
+    /// It has no Verification Tag, and is no INIT (section 8.5.1).
+    NoTag,
     /// It has no whole chunk.
     Nothing,
 }
@@ -223,6 +228,9 @@ pub fn answer_stranger(packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, Sil
     let first = packet.chunks().next().ok_or(Silence::Nothing)?;
     if has(|chunk| matches!(chunk, Chunk::Abort { .. })) {
         return Err(Silence::Abort);
+    }
+    if tag == 0 && !matches!(first, Chunk::Init(_)) {
+        return Err(Silence::NoTag);
     }
     let answer = if let Chunk::Init(init) = first {
         // Nobody listens: the sender's own tag, and no T bit (rule 3).

@@ -112,6 +112,7 @@ fn its_init_is_answered_by_an_init_ack() {
         now: Duration::ZERO,
         tag: 1,
         initial_tsn: Tsn(1),
+        tie: None,
     };
     let mut out = [0; ANSWER_MAX];
     let answer = answer_init(&packet, &init, &listening, &mut out).unwrap();

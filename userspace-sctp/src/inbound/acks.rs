@@ -62,6 +62,11 @@ impl Acks {
         });
     }
 
+    /// A SACK goes as soon as it can: the window has opened again, or the association shuts down.
+    pub fn at_once(&mut self, now: Duration) {
+        self.due = Some(self.due.map_or(now, |due| due.min(now)));
+    }
+
     /// When a SACK is due; it may go earlier, with data.
     pub const fn due(&self) -> Option<Duration> {
         self.due

@@ -58,27 +58,65 @@ impl Arrivals {
         !self.beyond.is_empty()
     }
 
-    /// Takes a chunk's TSN.
-    pub fn take(&mut self, tsn: Tsn) -> Arrival {
+    /// The highest TSN that is here.
+    pub fn highest(&self) -> Tsn {
+        let beyond = self.beyond.last().map_or(0, |range| range.end - 1);
+        self.cumulative.plus(beyond)
+    }
+
+    /// What [`Self::take`] would say of a chunk's TSN.
+    pub fn look(&self, tsn: Tsn) -> Arrival {
         let offset = tsn.since(self.cumulative);
         // What is not ahead is behind, and was here.
         if offset == 0 || !tsn.is_after(self.cumulative) {
-            return self.note_duplicate(tsn);
+            return Arrival::Duplicate;
         }
         if offset > REACH {
             return Arrival::NotTaken;
         }
-        let after = self.beyond.partition_point(|range| range.start <= offset);
-        let joins_before = match after.checked_sub(1).map(|before| &self.beyond[before]) {
-            Some(before) if before.contains(&offset) => return self.note_duplicate(tsn),
-            Some(before) => before.end == offset,
-            None => false,
-        };
-        let joins_after = self
-            .beyond
-            .get(after)
-            .is_some_and(|range| range.start == offset + 1);
-        match (joins_before, joins_after) {
+        let after = self.after(offset);
+        let before = after.checked_sub(1).map(|before| &self.beyond[before]);
+        if before.is_some_and(|before| before.contains(&offset)) {
+            return Arrival::Duplicate;
+        }
+        let joins = offset == 1
+            || before.is_some_and(|before| before.end == offset)
+            || self.begins(after, offset + 1);
+        match joins || self.beyond.len() < RANGES_MAX {
+            true => Arrival::New,
+            false => Arrival::NotTaken,
+        }
+    }
+
+    /// Takes a chunk's TSN.
+    pub fn take(&mut self, tsn: Tsn) -> Arrival {
+        let arrival = self.look(tsn);
+        match arrival {
+            Arrival::New => self.add(tsn.since(self.cumulative)),
+            Arrival::Duplicate if self.duplicates.len() < DUPLICATES_MAX => {
+                self.duplicates.push(tsn);
+            }
+            Arrival::Duplicate | Arrival::NotTaken => {}
+        }
+        arrival
+    }
+
+    /// The range behind `offset`.
+    fn after(&self, offset: u32) -> usize {
+        self.beyond.partition_point(|range| range.start <= offset)
+    }
+
+    fn begins(&self, range: usize, offset: u32) -> bool {
+        let range = self.beyond.get(range);
+        range.is_some_and(|range| range.start == offset)
+    }
+
+    fn add(&mut self, offset: u32) {
+        let after = self.after(offset);
+        let joins_before = after
+            .checked_sub(1)
+            .is_some_and(|before| self.beyond[before].end == offset);
+        match (joins_before, self.begins(after, offset + 1)) {
             (true, true) => {
                 let joined = self.beyond.remove(after);
                 self.beyond[after - 1].end = joined.end;
@@ -86,14 +124,12 @@ impl Arrivals {
             (true, false) => self.beyond[after - 1].end += 1,
             (false, true) => self.beyond[after].start = offset,
             (false, false) if offset == 1 => self.advance(1),
-            (false, false) if self.beyond.len() == RANGES_MAX => return Arrival::NotTaken,
             (false, false) => self.beyond.insert(after, offset..offset + 1),
         }
-        if self.beyond.first().is_some_and(|first| first.start == 1) {
+        if self.begins(0, 1) {
             let first = self.beyond.remove(0);
             self.advance(first.end - 1);
         }
-        Arrival::New
     }
 
     /// The blocks of a SACK.
@@ -113,13 +149,6 @@ impl Arrivals {
     /// A SACK has told what is here.
     pub fn acknowledged(&mut self) {
         self.duplicates.clear();
-    }
-
-    fn note_duplicate(&mut self, tsn: Tsn) -> Arrival {
-        if self.duplicates.len() < DUPLICATES_MAX {
-            self.duplicates.push(tsn);
-        }
-        Arrival::Duplicate
     }
 
     /// The cumulative TSN moves on.

@@ -20,7 +20,7 @@ fn sent(posted: u32) -> Outbound<u32> {
     let mut outbound = Outbound::new(FIRST, WINDOW, 64);
     for number in 0..posted {
         assert_eq!(outbound.post(number, BYTES), Ok(tsn(number)));
-        let transmission = outbound.transmit(Duration::ZERO);
+        let transmission = outbound.transmit(Duration::ZERO, false);
         assert_eq!(
             transmission,
             Some(Transmission {
@@ -55,7 +55,7 @@ fn try_sack(
 fn again(outbound: &mut Outbound<u32>) -> Vec<u32> {
     let mut numbers = Vec::new();
     while outbound.has_lost() {
-        let Transmission { tsn, again, .. } = outbound.transmit(NOW).unwrap();
+        let Transmission { tsn, again, .. } = outbound.transmit(NOW, false).unwrap();
         assert!(again);
         numbers.push(tsn.since(FIRST));
     }
@@ -201,8 +201,8 @@ fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
     for number in 0..4 {
         outbound.post(number, BYTES).unwrap();
     }
-    assert!(outbound.transmit(NOW).is_some());
-    assert_eq!(outbound.transmit(NOW), None, "50 bytes are left");
+    assert!(outbound.transmit(NOW, false).is_some());
+    assert_eq!(outbound.transmit(NOW, false), None, "50 bytes are left");
     let closed = |outbound: &mut Outbound<u32>, cumulative| {
         let none = std::iter::empty();
         outbound
@@ -210,20 +210,53 @@ fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
             .unwrap();
     };
     closed(&mut outbound, tsn(0));
-    assert_eq!(
-        outbound.transmit(NOW).map(|t| t.tsn),
-        Some(tsn(1)),
-        "the probe"
-    );
-    assert_eq!(outbound.transmit(NOW), None);
+    assert!(outbound.needs_probe());
+    assert_eq!(outbound.transmit(NOW, false), None);
+    assert_eq!(outbound.transmit(NOW, true).map(|t| t.tsn), Some(tsn(1)));
+    assert_eq!(outbound.transmit(NOW, true), None, "one probe");
     // What is sent again needs no window.
     outbound.timed_out();
+    assert_eq!(outbound.next_bytes(false), Some(BYTES));
     assert_eq!(
-        outbound.transmit(NOW).map(|t| (t.tsn, t.again)),
+        outbound.transmit(NOW, false).map(|t| (t.tsn, t.again)),
         Some((tsn(1), true))
     );
     sack(&mut outbound, 2, &[]);
-    assert_eq!(outbound.transmit(NOW).map(|t| t.tsn), Some(tsn(2)));
+    assert_eq!(outbound.transmit(NOW, false).map(|t| t.tsn), Some(tsn(2)));
+}
+
+/// RFC 9260 section 6.2.1, rule B.
+#[test]
+fn what_is_lost_gives_its_room_of_the_peers_window_back() {
+    let mut outbound = Outbound::new(FIRST, 2 * BYTES, 8);
+    for number in 0..3 {
+        outbound.post(number, BYTES).unwrap();
+    }
+    while outbound.transmit(NOW, false).is_some() {}
+    assert_eq!(outbound.flight(), 2 * BYTES);
+    outbound.timed_out();
+    assert_eq!(again(&mut outbound), [0, 1]);
+    assert_eq!(outbound.transmit(NOW, false), None);
+}
+
+/// RFC 9260 section 3.3.8 (RFC9260-3.3.8-2).
+#[test]
+fn a_shutdown_acknowledges_and_takes_nothing_back() {
+    let mut outbound = sent(5);
+    sack(&mut outbound, 1, &[(3, 3)]);
+    let flight = outbound.flight();
+    let mut released = Vec::new();
+    let outcome = outbound.shutdown(NOW, tsn(1), |buffer| released.push(buffer));
+    assert!(outcome.unwrap().earliest);
+    assert_eq!((released, outbound.flight()), (vec![1], flight - BYTES));
+    assert_eq!(
+        outbound.shutdown(NOW, tsn(0), |_| {}),
+        Ok(Outcome::default()),
+        "an old one"
+    );
+    assert!(outbound.shutdown(NOW, tsn(5), |_| {}).is_err());
+    let outcome = outbound.shutdown(NOW, tsn(4), |_| {}).unwrap();
+    assert!(outcome.acknowledged.all && outbound.is_empty());
 }
 
 #[test]
@@ -233,6 +266,7 @@ fn as_many_chunks_are_taken_as_there_is_room_for() {
     for number in 0..room {
         assert!(outbound.post(number, BYTES).is_ok());
     }
+    assert_eq!(outbound.room(), 0);
     assert_eq!(outbound.post(99, BYTES), Err(99));
     assert_eq!(outbound.buffer(tsn(1)), Some(&mut 1));
     assert_eq!(outbound.buffer(tsn(room)), None);
@@ -258,7 +292,7 @@ proptest! {
         while !outbound.is_empty() {
             rounds += 1;
             prop_assert!(rounds < 2000);
-            match outbound.transmit(NOW) {
+            match outbound.transmit(NOW, false) {
                 Some(transmission) if losses.next() == Some(false) => {
                     arrivals.take(transmission.tsn);
                 }

@@ -74,6 +74,7 @@ fn answer(init: &Init<'_>, tag: u32, more: &[Chunk<'_>]) -> (Answer, Vec<u8>) {
         now: NOW,
         tag: OUR_TAG,
         initial_tsn: Tsn(7),
+        tie: None,
     };
     let mut out = [0; ANSWER_MAX];
     let packet = Packet::parse(&bytes).unwrap();
@@ -316,4 +317,12 @@ fn what_comes_out_of_the_blue_is_answered_by_the_rules() {
         "{chunk:?}"
     );
     assert_eq!(tag, PEERS_TAG);
+}
+
+/// RFC9260-8.5.1-3.
+#[test]
+fn a_packet_without_tag_that_is_no_init_gets_no_answer() {
+    let bytes = packet(0, &[Chunk::Heartbeat(b"beat")]);
+    let answer = answer_stranger(&Packet::parse(&bytes).unwrap(), &mut [0; 200]);
+    assert_eq!(answer, Err(Silence::NoTag));
 }

@@ -53,3 +53,12 @@ fn what_is_missing_or_came_again_or_asks_for_it_is_acknowledged_at_once() {
         assert_eq!(acks.due(), Some(NOW), "{brought:?}");
     }
 }
+
+#[test]
+fn a_sack_can_be_asked_for_without_data() {
+    let mut acks = acks();
+    acks.at_once(NOW);
+    assert_eq!(acks.due(), Some(NOW));
+    acks.at_once(NOW + DELAY);
+    assert_eq!(acks.due(), Some(NOW), "none goes later for it");
+}
