@@ -84,6 +84,27 @@ impl<'a> Causes<'a> {
 }
 
 impl<'a> Cause<'a> {
+    /// Its code; a malformed one has none.
+    pub const fn code(&self) -> Option<u16> {
+        Some(match self {
+            Self::InvalidStream(_) => code::INVALID_STREAM,
+            Self::MissingParameters(_) => code::MISSING_PARAMETER,
+            Self::StaleCookie(_) => code::STALE_COOKIE,
+            Self::OutOfResource => code::OUT_OF_RESOURCE,
+            Self::UnresolvableAddress(_) => code::UNRESOLVABLE_ADDRESS,
+            Self::UnrecognizedChunk(_) => code::UNRECOGNIZED_CHUNK,
+            Self::InvalidParameter => code::INVALID_PARAMETER,
+            Self::UnrecognizedParameters(_) => code::UNRECOGNIZED_PARAMETERS,
+            Self::NoUserData(_) => code::NO_USER_DATA,
+            Self::CookieInShutdown => code::COOKIE_IN_SHUTDOWN,
+            Self::RestartWithNewAddresses(_) => code::RESTART_WITH_NEW_ADDRESSES,
+            Self::UserInitiated(_) => code::USER_INITIATED,
+            Self::ProtocolViolation(_) => code::PROTOCOL_VIOLATION,
+            Self::Unknown(code) => *code,
+            Self::Malformed => return None,
+        })
+    }
+
     fn read(element: Element<'a>) -> Self {
         let Element { head, value, .. } = element;
         let known = match head {

@@ -168,6 +168,16 @@ impl<'a> Writer<'a> {
         chunk.write(&mut self.output)
     }
 
+    /// Appends chunks that are written already.
+    pub(crate) fn chunks(&mut self, chunks: &[u8]) -> Result<(), NoRoom> {
+        self.output.put(chunks)
+    }
+
+    /// Bytes that are left.
+    pub const fn room(&self) -> usize {
+        self.output.room()
+    }
+
     /// Bytes written so far.
     pub const fn len(&self) -> usize {
         self.output.len()

@@ -1,5 +1,79 @@
-//! What is kept for each address of the peer: its retransmission timeout ([`rto`]) and its congestion window
-//! ([`congestion`]).
+//! What is kept for each address of the peer: its retransmission timeout ([`rto`]), its congestion window
+//! ([`congestion`]), the size of its packets, and how often it did not answer.
 
 pub mod congestion;
 pub mod rto;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::config::{Config, packet_max, pmdcs};
+use congestion::Congestion;
+use rto::Rto;
+
+/// Idle timeouts that are taken into account at once: the window has long reached its floor then.
+const IDLE_MAX: u32 = 64;
+
+/// The path to a peer that has one address.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) rto: Rto,
+    pub(crate) congestion: Congestion,
+    /// Bytes of an SCTP packet.
+    pub(crate) packet_max: usize,
+    /// Consecutive errors (sections 8.1, 8.2: with one path both counters are the same).
+    pub(crate) errors: u32,
+    /// Only what was sent after this measures the round trip: one measurement a round trip, and none of what was
+    /// sent before a retransmission (rules C4 and C5 of section 6.3.1).
+    measure_from: Option<Duration>,
+    /// When data was last sent, or the window was last adjusted for idleness.
+    busy: Option<Duration>,
+}
+
+impl Path {
+    pub(crate) fn new(config: &Config, remote: IpAddr) -> Self {
+        let packet_max = packet_max(config.mtu, remote);
+        Self {
+            rto: Rto::new(config.rto),
+            congestion: Congestion::new(pmdcs(packet_max), remote.is_ipv6()),
+            packet_max,
+            errors: 0,
+            measure_from: None,
+            busy: None,
+        }
+    }
+
+    /// Packets are smaller from now on.
+    pub(crate) const fn shrink(&mut self, packet_max: usize) {
+        self.packet_max = packet_max;
+        self.congestion.set_pmdcs(pmdcs(packet_max));
+    }
+
+    /// A round trip that ended `now`.
+    pub(crate) fn measured(&mut self, now: Duration, rtt: Duration) {
+        let sent = now.saturating_sub(rtt);
+        if self.measure_from.is_none_or(|from| sent > from) {
+            self.rto.measured(rtt);
+            self.measure_from = Some(now);
+        }
+    }
+
+    /// Something was sent again: what was sent before measures nothing.
+    pub(crate) fn sent_again(&mut self, now: Duration) {
+        self.measure_from = Some(now);
+    }
+
+    /// Data is about to be sent. `is_idle`: none is under way. The window shrinks for each timeout without data
+    /// (section 7.2.1).
+    pub(crate) fn sends(&mut self, now: Duration, is_idle: bool) {
+        if let Some(busy) = self.busy
+            && is_idle
+        {
+            let idle = now.saturating_sub(busy).as_nanos() / self.rto.get().as_nanos().max(1);
+            for _ in 0..idle.min(IDLE_MAX.into()) {
+                self.congestion.idle();
+            }
+        }
+        self.busy = Some(now);
+    }
+}

@@ -104,12 +104,16 @@ impl<'a> Output<'a> {
         self.len
     }
 
+    pub(crate) const fn room(&self) -> usize {
+        self.bytes.len() - self.len
+    }
+
     pub(crate) fn written(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
 
     pub(crate) fn put(&mut self, part: &[u8]) -> Result<(), NoRoom> {
-        let room = self.bytes.len() - self.len;
+        let room = self.room();
         let place = self.bytes.get_mut(self.len..self.len + part.len());
         let place = place.ok_or(NoRoom {
             needed: part.len(),

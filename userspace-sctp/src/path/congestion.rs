@@ -47,6 +47,11 @@ impl Congestion {
         }
     }
 
+    /// The path's largest DATA chunk is another one from now on.
+    pub const fn set_pmdcs(&mut self, pmdcs: usize) {
+        self.pmdcs = pmdcs;
+    }
+
     /// Bytes that may be in flight.
     pub const fn cwnd(&self) -> usize {
         self.cwnd

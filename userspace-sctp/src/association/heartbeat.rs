@@ -1,0 +1,119 @@
+//! Probes of a path that is idle (RFC 9260 section 8.3).
+
+use std::time::Duration;
+
+use super::Association;
+use crate::chunk::Chunk;
+use crate::config::Config;
+use crate::effects::Env;
+use crate::interface::State;
+use crate::packet::Writer;
+use crate::parameter::{self, Parameter};
+use crate::random::Random;
+use crate::tlv::NoRoom;
+
+/// Bytes of a heartbeat's parameter: head, nonce, time.
+const PARAMETER_LEN: usize = 20;
+
+/// The last heartbeat.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeat {
+    /// What it says that nobody else can know, and when it was sent; until it is answered.
+    sent: Option<(u64, Duration)>,
+    /// Its timeout runs.
+    is_awaited: bool,
+}
+
+impl<B> Association<B> {
+    /// The states in which heartbeats are sent and, with COOKIE-ECHOED, answered.
+    const fn has_heartbeats(&self) -> bool {
+        matches!(
+            self.state,
+            State::Established | State::ShutdownPending | State::ShutdownReceived
+        )
+    }
+
+    /// The next one goes after `HB.interval` and one timeout, half of it more or less.
+    pub(super) fn restart_heartbeat(
+        &mut self,
+        now: Duration,
+        config: &Config,
+        random: &mut Random,
+    ) {
+        self.heartbeat.is_awaited = false;
+        self.timers.heartbeat = config.heartbeat_interval.map(|interval| {
+            let rto = self.path.rto.get();
+            // The jitter is a part of 2^16.
+            let jitter = rto * (random.number() & 0xffff) as u32 / 0x1_0000;
+            now + interval + rto / 2 + jitter
+        });
+    }
+
+    pub(super) fn on_heartbeat_timer(&mut self, env: &mut Env<'_, B>) {
+        if self.heartbeat.is_awaited {
+            self.path.rto.back_off();
+            if !self.count_error(env) {
+                return;
+            }
+            self.restart_heartbeat(env.now, env.config, env.random);
+        } else if self.outbound.is_outstanding() {
+            // Data probes the path.
+            self.restart_heartbeat(env.now, env.config, env.random);
+        } else {
+            self.heartbeat.is_awaited = true;
+            self.pending.heartbeat = true;
+            self.timers.heartbeat = Some(env.now + self.path.rto.get());
+        }
+    }
+
+    pub(super) fn write_heartbeat(
+        &mut self,
+        writer: &mut Writer<'_>,
+        env: &mut Env<'_, B>,
+    ) -> Result<(), NoRoom> {
+        let nonce = env.random.number();
+        let info = info(nonce, env.now);
+        let mut parameter = [0; PARAMETER_LEN];
+        parameter::Writer::new(&mut parameter).put(&Parameter::HeartbeatInfo(&info))?;
+        writer.chunk(&Chunk::Heartbeat(&parameter))?;
+        self.pending.heartbeat = false;
+        self.heartbeat.sent = Some((nonce, env.now));
+        Ok(())
+    }
+
+    pub(super) fn on_heartbeat(&mut self, info: &[u8]) {
+        if self.has_heartbeats() || self.state == State::CookieEchoed {
+            self.pending.heartbeat_ack(info);
+        }
+    }
+
+    /// An answer also counts when it comes after its timeout, until the next heartbeat goes.
+    pub(super) fn on_heartbeat_ack(&mut self, found: &[u8], env: &mut Env<'_, B>) {
+        let Some((nonce, sent)) = self.heartbeat.sent else {
+            return;
+        };
+        let is_ours = parameter::Parameters::new(found).iter().next()
+            == Some(Parameter::HeartbeatInfo(&info(nonce, sent)));
+        if !is_ours || !self.has_heartbeats() {
+            return;
+        }
+        self.heartbeat.sent = None;
+        self.path.measured(env.now, env.now.saturating_sub(sent));
+        self.peer_answers(env);
+        self.restart_heartbeat(env.now, env.config, env.random);
+    }
+
+    /// None is sent any more.
+    pub(super) fn end_heartbeats(&mut self) {
+        self.timers.heartbeat = None;
+        self.pending.heartbeat = false;
+        self.heartbeat = Heartbeat::default();
+    }
+}
+
+/// What a heartbeat says.
+fn info(nonce: u64, sent: Duration) -> [u8; 16] {
+    // Truncated after some 584 years.
+    let sent = sent.as_nanos() as u64;
+    (u128::from(nonce) << 64 | u128::from(sent)).to_be_bytes()
+}

@@ -1,0 +1,86 @@
+//! Control chunks that wait for the next packet.
+
+use crate::cause::{self, Cause, Causes};
+use crate::chunk::Chunk;
+use crate::packet::HEADER_LEN;
+use crate::tlv::Output;
+
+/// Bytes that errors leave for the chunks that a packet may have beside them: a SACK, a SHUTDOWN, a COOKIE ACK.
+const SPARE: usize = 64;
+
+/// What waits. Its memory is as large as a packet: what does not fit is not said.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) init: bool,
+    pub(super) cookie_echo: bool,
+    pub(super) cookie_ack: bool,
+    pub(super) shutdown: bool,
+    pub(super) shutdown_ack: bool,
+    pub(super) heartbeat: bool,
+    /// HEARTBEAT ACKs and ERRORs, written.
+    answers: Vec<u8>,
+    room: usize,
+}
+
+impl Pending {
+    pub(super) fn new(packet_max: usize) -> Self {
+        let room = packet_max - HEADER_LEN;
+        Self {
+            init: false,
+            cookie_echo: false,
+            cookie_ack: false,
+            shutdown: false,
+            shutdown_ack: false,
+            heartbeat: false,
+            answers: Vec::with_capacity(room),
+            room,
+        }
+    }
+
+    pub(super) fn any(&self) -> bool {
+        let flags = [
+            self.init,
+            self.cookie_echo,
+            self.cookie_ack,
+            self.shutdown,
+            self.shutdown_ack,
+            self.heartbeat,
+        ];
+        flags.contains(&true) || !self.answers.is_empty()
+    }
+
+    pub(super) fn answers(&self) -> &[u8] {
+        &self.answers
+    }
+
+    pub(super) fn answered(&mut self) {
+        self.answers.clear();
+    }
+
+    pub(super) fn heartbeat_ack(&mut self, info: &[u8]) {
+        self.put(&Chunk::HeartbeatAck(info), self.room);
+    }
+
+    /// An ERROR with this cause.
+    pub(super) fn error(&mut self, cause: &Cause<'_>) {
+        let mut causes = [0; 256];
+        let mut writer = cause::Writer::new(&mut causes);
+        if writer.put(cause).is_ok() {
+            let len = writer.finish();
+            let causes = Causes::new(&causes[..len]);
+            self.put(&Chunk::Error(causes), self.room.saturating_sub(SPARE));
+        }
+    }
+
+    /// Appends a chunk if all answers stay below `limit`.
+    fn put(&mut self, chunk: &Chunk<'_>, limit: usize) {
+        let before = self.answers.len();
+        if before >= limit {
+            return;
+        }
+        self.answers.resize(limit, 0);
+        let mut output = Output::new(&mut self.answers[before..]);
+        let written = chunk.write(&mut output).map_or(0, |()| output.len());
+        self.answers.truncate(before + written);
+    }
+}

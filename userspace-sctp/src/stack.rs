@@ -1,0 +1,356 @@
+//! All associations and listeners of one shard: which one gets a packet, sends next, or is late.
+//!
+//! Idle associations cost nothing here: those with something to send stand in a queue, those with a deadline in a heap.
+
+mod limit;
+mod receive;
+
+use std::collections::{HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::association::{Association, Seed};
+use crate::config::{Config, packet_max};
+use crate::cookie::Secret;
+use crate::deadlines::Deadlines;
+use crate::effects::{Effects, Env};
+use crate::interface::{
+    AssocId, ConnectError, Counters, Ends, Event, IcmpError, IcmpQuote, InUse, Info, Outgoing,
+    PostError, Refused, State, Transmit,
+};
+use crate::random::{Keyed, Random};
+use crate::table::Table;
+use limit::RateLimit;
+
+/// How often the key of State Cookies is renewed (section 5.1.3).
+const SECRET_LIFE: Duration = Duration::from_secs(3600);
+
+/// The SCTP of one shard: listeners and associations. `B` is the caller's buffer of a message.
+#[derive(Debug)]
+pub struct Stack<B> {
+    config: Config,
+    random: Random,
+    secret: Secret,
+    /// When the secret is renewed.
+    renewal: Duration,
+    associations: Table<Association<B>>,
+    listeners: HashSet<SocketAddr>,
+    /// Associations that may have something to send.
+    ready: VecDeque<AssocId>,
+    /// By index: whether it stands in `ready`.
+    is_ready: Vec<bool>,
+    deadlines: Deadlines,
+    effects: Effects<B>,
+    answers: RateLimit,
+}
+
+impl<B: AsRef<[u8]>> Stack<B> {
+    /// Nothing listens, nothing is associated. `secret` must be random, stay secret, and be another one after each
+    /// start: it makes tags, TSNs, nonces and State Cookies.
+    pub fn new(config: Config, secret: [u8; 16], now: Duration) -> Self {
+        let mut random = Random::new(secret);
+        Self {
+            secret: Secret::new(random.key()),
+            renewal: now + SECRET_LIFE,
+            associations: Table::new(config.associations, Keyed::new(random.key())),
+            listeners: HashSet::new(),
+            ready: VecDeque::new(),
+            is_ready: Vec::new(),
+            deadlines: Deadlines::default(),
+            effects: Effects::new(),
+            answers: RateLimit::new(config.answers_per_second),
+            random,
+            config,
+        }
+    }
+
+    /// The settings given to [`Stack::new`].
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Accepts associations to `local`; an unspecified address means every address of its family. An INIT costs no
+    /// memory; the layer above hears of each association that is established, and aborts what it does not want.
+    ///
+    /// # Errors
+    /// Somebody listens there.
+    pub fn listen(&mut self, local: SocketAddr) -> Result<(), InUse> {
+        match self.listeners.insert(local) {
+            true => Ok(()),
+            false => Err(InUse { local }),
+        }
+    }
+
+    /// Accepts no more there; associations stay. `false` when nobody listened.
+    pub fn unlisten(&mut self, local: SocketAddr) -> bool {
+        self.listeners.remove(&local)
+    }
+
+    /// Begins an association. The INIT comes out of [`Stack::poll_transmit`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(&mut self, now: Duration, ends: Ends) -> Result<AssocId, ConnectError> {
+        let one_family = ends.local.is_ipv4() == ends.remote.is_ipv4();
+        if !one_family || !is_end(ends.local) || !is_end(ends.remote) {
+            return Err(ConnectError::BadEnds { ends });
+        }
+        if self.associations.find(&ends).is_some() {
+            return Err(ConnectError::InUse { ends });
+        }
+        let tag = self.fresh_tag();
+        let tsn = self.random.tsn();
+        let Self {
+            associations,
+            config,
+            random,
+            effects,
+            ..
+        } = self;
+        let limit = associations.limit();
+        let id = associations.insert(ends, tag, |id| {
+            let mut env = Env {
+                now,
+                config,
+                random,
+                effects,
+            };
+            Association::active(Seed { id, ends, tag, tsn }, &mut env)
+        });
+        let id = id.ok_or(ConnectError::TooMany { limit })?;
+        self.settle(id, now);
+        Ok(id)
+    }
+
+    /// Takes a message to send in one chunk. Its buffer comes back by [`Stack::poll_released`], when the peer has
+    /// acknowledged it and all that was posted before, or the association is gone.
+    ///
+    /// # Errors
+    /// The buffer, and why it was not taken.
+    pub fn post(
+        &mut self,
+        now: Duration,
+        id: AssocId,
+        message: Outgoing<B>,
+    ) -> Result<(), Refused<B>> {
+        let Some((association, env)) = self.at(id, now) else {
+            return Err(Refused {
+                buffer: message.buffer,
+                error: PostError::Gone,
+            });
+        };
+        association.post(&env, message)?;
+        self.settle(id, now);
+        Ok(())
+    }
+
+    /// Bytes of the longest message that [`Stack::post`] takes; 0 when the association is gone. A message of that size
+    /// leaves no room for a SACK, which then goes in a packet of its own.
+    pub fn message_max(&self, id: AssocId) -> usize {
+        let association = self.associations.get(id);
+        association.map_or(0, Association::message_max)
+    }
+
+    /// Chunks that can be posted; 0 when the association is gone.
+    pub fn room(&self, id: AssocId) -> usize {
+        self.info(id).map_or(0, |info| info.room)
+    }
+
+    /// The layer above needs so many bytes of messages no more: the receive window opens by them.
+    pub fn consumed(&mut self, now: Duration, id: AssocId, bytes: usize) {
+        if let Some(association) = self.associations.get_mut(id) {
+            association.consumed(now, bytes);
+            self.settle(id, now);
+        }
+    }
+
+    /// Shuts the association down: what was posted is sent, nothing more is taken, and messages of the peer come until
+    /// it has sent all of its own. [`Event::Closed`] is the end. One that is not established yet is gone at once,
+    /// without an event. `false` when it was gone already.
+    pub fn close(&mut self, now: Duration, id: AssocId) -> bool {
+        self.change(now, id, |association, env| association.close(env))
+    }
+
+    /// Aborts the association, which is gone at once, without an event. `reason` is shown to the peer's user. `false`
+    /// when it was gone already.
+    pub fn abort(&mut self, now: Duration, id: AssocId, reason: &[u8]) -> bool {
+        self.change(now, id, |association, env| association.abort(reason, env))
+    }
+
+    /// An ICMP error quotes a packet of ours. `false` when no association can have sent it, so that strangers can't
+    /// forge one blindly, or when it may not be heeded (section 10).
+    pub fn icmp(&mut self, now: Duration, quote: &IcmpQuote, error: IcmpError) -> bool {
+        let Some(id) = self.associations.find(&quote.ends) else {
+            return false;
+        };
+        let Some(association) = self.associations.get(id) else {
+            return false;
+        };
+        let tags = association.tags();
+        let is_valid = match quote.init_tag {
+            // Only an INIT goes without tag, and only as long as it is not answered.
+            Some(init_tag) => {
+                quote.tag == 0 && init_tag == tags.local && association.state() == State::CookieWait
+            }
+            None => quote.tag != 0 && quote.tag == tags.remote,
+        };
+        is_valid
+            && match error {
+                IcmpError::NoProtocol => {
+                    self.change(now, id, |association, env| association.has_no_protocol(env))
+                }
+                IcmpError::PacketTooBig { mtu } => {
+                    let packet_max = packet_max(mtu, quote.ends.remote.ip());
+                    self.change(now, id, |association, env| {
+                        association.shrink_packets(env, packet_max);
+                    })
+                }
+            }
+    }
+
+    /// What happened, oldest first. Fetch until `None` after each [`Stack::receive`] and [`Stack::advance`].
+    pub fn poll_event(&mut self) -> Option<(AssocId, Event)> {
+        self.effects.events.pop_front()
+    }
+
+    /// A buffer that nobody needs any more. Fetch until `None`.
+    pub fn poll_released(&mut self) -> Option<B> {
+        self.effects.released.pop_front()
+    }
+
+    /// Writes the next packet to `out`, which should have room for [`Config::mtu`] bytes. `None`: there is nothing to
+    /// send.
+    pub fn poll_transmit(&mut self, now: Duration, out: &mut [u8]) -> Option<Transmit> {
+        if let Some((ends, len)) = self.effects.answers.pop(out) {
+            return Some(Transmit {
+                ends,
+                len,
+                needs_fragments: false,
+            });
+        }
+        while let Some(id) = self.ready.pop_front() {
+            self.is_ready[id.index()] = false;
+            let Some((association, mut env)) = self.at(id, now) else {
+                continue;
+            };
+            let transmit = association.transmit(out, &mut env);
+            // What has sent stands at the end again, if there is more.
+            if transmit.is_some() {
+                self.settle(id, now);
+                return transmit;
+            }
+            let deadline = association.deadline(now);
+            self.deadlines.set(id.index, deadline);
+        }
+        None
+    }
+
+    /// When [`Stack::advance`] has to be called at the latest.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.deadlines.next()
+    }
+
+    /// Lets time pass: retransmissions, delayed SACKs, heartbeats, ends of waiting.
+    pub fn advance(&mut self, now: Duration) {
+        if now >= self.renewal {
+            self.secret.renew(self.random.key());
+            self.renewal = now + SECRET_LIFE;
+        }
+        while let Some(index) = self.deadlines.pop(now) {
+            if let Some(id) = self.associations.id_at(index) {
+                self.change(now, id, |association, env| association.advance(env));
+            }
+        }
+    }
+
+    /// A look at an association; `None` when it is gone.
+    pub fn info(&self, id: AssocId) -> Option<Info> {
+        self.associations.get(id).map(Association::info)
+    }
+
+    /// The associations that there are. Not for the data path.
+    pub fn associations(&self) -> impl Iterator<Item = AssocId> + '_ {
+        self.associations.ids()
+    }
+
+    /// What was done with packets that brought nothing to an association.
+    pub const fn counters(&self) -> Counters {
+        self.effects.counters
+    }
+
+    /// An association, and what it needs.
+    fn at(&mut self, id: AssocId, now: Duration) -> Option<(&mut Association<B>, Env<'_, B>)> {
+        let association = self.associations.get_mut(id)?;
+        let env = Env {
+            now,
+            config: &self.config,
+            random: &mut self.random,
+            effects: &mut self.effects,
+        };
+        Some((association, env))
+    }
+
+    /// `false` when the association is gone already.
+    fn change(
+        &mut self,
+        now: Duration,
+        id: AssocId,
+        how: impl FnOnce(&mut Association<B>, &mut Env<'_, B>),
+    ) -> bool {
+        let Some((association, mut env)) = self.at(id, now) else {
+            return false;
+        };
+        how(association, &mut env);
+        self.settle(id, now);
+        true
+    }
+
+    /// After anything that may have changed an association: takes it away, or puts it where it belongs.
+    fn settle(&mut self, id: AssocId, now: Duration) {
+        let Some(association) = self.associations.get(id) else {
+            return;
+        };
+        if association.is_gone() {
+            self.deadlines.set(id.index, None);
+            self.associations.remove(id);
+            return;
+        }
+        self.deadlines.set(id.index, association.deadline(now));
+        if self.is_ready.len() <= id.index() {
+            self.is_ready.resize(id.index() + 1, false);
+            let more = self.is_ready.len() - self.ready.len();
+            self.ready.reserve(more);
+        }
+        let is_ready = &mut self.is_ready[id.index()];
+        if !*is_ready && association.wants_transmit(now) {
+            *is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// A Verification Tag that no association of ours has.
+    fn fresh_tag(&mut self) -> u32 {
+        loop {
+            let tag = self.random.tag();
+            if self.associations.find_tag(tag).is_none() {
+                return tag;
+            }
+        }
+    }
+
+    /// Whether somebody listens on an address and port.
+    fn is_listening(&self, local: SocketAddr) -> bool {
+        let any: IpAddr = match local {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let any = SocketAddr::new(any, local.port());
+        self.listeners.contains(&local) || self.listeners.contains(&any)
+    }
+}
+
+/// Whether it can be an end of an association.
+fn is_end(end: SocketAddr) -> bool {
+    let broadcast = matches!(end.ip(), IpAddr::V4(addr) if addr.is_broadcast());
+    end.port() != 0 && !end.ip().is_unspecified() && !end.ip().is_multicast() && !broadcast
+}

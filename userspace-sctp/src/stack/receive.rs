@@ -1,0 +1,313 @@
+//! A packet from the network: whose it is, and what answers one of no association (RFC 9260 sections 5.1, 5.2, 8.4).
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use super::{Stack, is_end};
+use crate::association::{Answering, Association, Collision, Seed, Verdict};
+use crate::cause::Cause;
+use crate::cause::{self, Causes};
+use crate::chunk::{Chunk, Init};
+use crate::cookie::Returned;
+use crate::effects::Env;
+use crate::interface::{AssocId, Ends, Message};
+use crate::packet::{Packet, verify};
+use crate::parameter::{Parameter, Parameters};
+use crate::stateless::{Listening, answer_init, answer_stranger};
+use crate::tsn::Tsn;
+
+impl<B: AsRef<[u8]>> Stack<B> {
+    /// Takes a packet from the address `remote` to the address `local`. `deliver` is shown each of its messages at once,
+    /// in whatever order they were sent. The association may be a new one, whose [`crate::Event::Incoming`] is
+    /// fetched afterwards.
+    pub fn receive(
+        &mut self,
+        now: Duration,
+        local: IpAddr,
+        remote: IpAddr,
+        bytes: &[u8],
+        deliver: impl FnMut(AssocId, Message<'_>),
+    ) {
+        let packet = verify(bytes).and_then(|()| Packet::parse(bytes));
+        let Ok(packet) = packet else {
+            self.effects.counters.malformed += 1;
+            return;
+        };
+        let ends = Ends {
+            local: SocketAddr::new(local, packet.header.destination),
+            remote: SocketAddr::new(remote, packet.header.source),
+        };
+        if !is_end(ends.local) || !is_end(ends.remote) {
+            self.effects.counters.malformed += 1;
+            return;
+        }
+        match packet.chunks().next() {
+            Some(Chunk::Init(init)) => self.receive_init(now, ends, &packet, &init),
+            Some(Chunk::CookieEcho(cookie)) => {
+                self.receive_cookie(now, ends, &packet, cookie, deliver);
+            }
+            first => {
+                let id = match self.associations.find(&ends) {
+                    None => self.named_by(&ends, first),
+                    found => found,
+                };
+                match id {
+                    Some(id) => self.receive_for(now, id, &packet, deliver),
+                    None => self.receive_stranger(now, ends, &packet),
+                }
+            }
+        }
+    }
+
+    /// A packet of an association's ends.
+    fn receive_for(
+        &mut self,
+        now: Duration,
+        id: AssocId,
+        packet: &Packet<'_>,
+        mut deliver: impl FnMut(AssocId, Message<'_>),
+    ) {
+        let Some((association, mut env)) = self.at(id, now) else {
+            return;
+        };
+        let ends = association.ends();
+        let verdict = association.receive(packet, &mut env, |message| deliver(id, message));
+        self.settle(id, now);
+        match verdict {
+            Verdict::Taken => {}
+            Verdict::WrongTag => self.effects.counters.wrong_tags += 1,
+            Verdict::Stranger => self.receive_stranger(now, ends, packet),
+        }
+    }
+
+    /// An INIT ACK may come from another address of the peer, and then names the one that we know (section 5.1.2).
+    fn named_by(&self, ends: &Ends, first: Option<Chunk<'_>>) -> Option<AssocId> {
+        match first {
+            Some(Chunk::InitAck(init)) => self.named_in(ends, init.parameters),
+            _ => None,
+        }
+    }
+
+    /// An association with one of the addresses that an INIT or INIT ACK lists.
+    fn named_in(&self, ends: &Ends, parameters: Parameters<'_>) -> Option<AssocId> {
+        let addresses = parameters.iter().filter_map(|parameter| match parameter {
+            Parameter::Address(address) => Some(address),
+            _ => None,
+        });
+        let mut listed = addresses.map(|address| Ends {
+            local: ends.local,
+            remote: SocketAddr::new(address, ends.remote.port()),
+        });
+        listed.find_map(|ends| self.associations.find(&ends))
+    }
+
+    /// Nothing is kept of an INIT, whatever there is already.
+    fn receive_init(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+        let mut numbers = (None, None);
+        if let Some(id) = self.associations.find(&ends) {
+            // What is not alone, or has a tag, touches no association (section 12.3).
+            if packet.header.tag != 0 || packet.chunks().count() != 1 {
+                self.effects.counters.inits_refused += 1;
+                return;
+            }
+            let Some(association) = self.associations.get_mut(id) else {
+                return;
+            };
+            match association.on_init() {
+                Answering::InitAck { own, tie } => numbers = (own, tie),
+                Answering::Nothing => return self.settle(id, now),
+            }
+        } else if self.named_in(&ends, init.parameters).is_some() {
+            return self.refuse_address(now, ends, packet, init);
+        } else if !self.is_listening(ends.local) {
+            return self.receive_stranger(now, ends, packet);
+        }
+        self.answer(now, ends, packet, init, numbers);
+    }
+
+    /// An association would get another address (sections 5.2.1, 5.2.2).
+    fn refuse_address(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+        self.effects.counters.inits_refused += 1;
+        let is_alone = packet.header.tag == 0 && packet.chunks().count() == 1;
+        if is_alone && init.tag != 0 && self.answers.permit(now) {
+            let mut bytes = [0; 20];
+            let mut writer = crate::parameter::Writer::new(&mut bytes);
+            // It fits.
+            let _ = writer.put(&Parameter::Address(ends.remote.ip()));
+            let len = writer.finish();
+            let cause = Cause::RestartWithNewAddresses(&bytes[..len]);
+            self.effects.abort(ends, init.tag, false, &cause);
+        }
+    }
+
+    /// `numbers`: our tag and TSN if an association has them already, and its tie tags.
+    fn answer(
+        &mut self,
+        now: Duration,
+        ends: Ends,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+        numbers: (Option<(u32, Tsn)>, Option<NonZeroU64>),
+    ) {
+        let (own, tie) = numbers;
+        let (tag, initial_tsn) = match own {
+            Some(own) => own,
+            None => (self.fresh_tag(), self.random.tsn()),
+        };
+        let listening = Listening {
+            offer: self.config.offer(),
+            secret: &self.secret,
+            local: ends.local,
+            remote: ends.remote,
+            now,
+            tag,
+            initial_tsn,
+            tie,
+        };
+        let mut is_refused = false;
+        self.effects.answer(ends, |out| {
+            answer_init(packet, init, &listening, out).map_or(0, |answer| {
+                is_refused = answer.refusal.is_some();
+                answer.len
+            })
+        });
+        self.effects.counters.inits_refused += u64::from(is_refused);
+    }
+
+    fn receive_cookie(
+        &mut self,
+        now: Duration,
+        ends: Ends,
+        packet: &Packet<'_>,
+        cookie: &[u8],
+        deliver: impl FnMut(AssocId, Message<'_>),
+    ) {
+        let returned = self.secret.check(cookie, now, ends.local, ends.remote);
+        // The packet's tag is the cookie's (section 5.1.5, step 3).
+        let tag = packet.header.tag;
+        let returned = returned.ok().filter(|of| of.state.tags.local == tag);
+        let Some(returned) = returned else {
+            self.effects.counters.foreign_cookies += 1;
+            return;
+        };
+        let id = match self.associations.find(&ends) {
+            Some(id) => self.collide(now, id, ends, &returned),
+            None => self.accept(now, ends, packet, &returned),
+        };
+        if let Some(id) = id {
+            self.receive_for(now, id, packet, deliver);
+        }
+    }
+
+    /// A cookie for ends that have an association.
+    fn collide(
+        &mut self,
+        now: Duration,
+        id: AssocId,
+        ends: Ends,
+        returned: &Returned,
+    ) -> Option<AssocId> {
+        let tag = returned.state.tags.local;
+        let is_others = self.associations.find_tag(tag).is_some_and(|of| of != id);
+        if is_others {
+            return None;
+        }
+        let (association, mut env) = self.at(id, now)?;
+        let collision = association.on_cookie(returned, &mut env);
+        let tag = association.tags().local;
+        self.associations.set_tag(id, tag);
+        self.settle(id, now);
+        match collision {
+            Collision::Accepted => Some(id),
+            Collision::Discarded => None,
+            Collision::Stale => {
+                self.tell_stale(now, ends, returned);
+                None
+            }
+        }
+    }
+
+    /// A cookie for ends that have none: here an association begins.
+    fn accept(
+        &mut self,
+        now: Duration,
+        ends: Ends,
+        packet: &Packet<'_>,
+        returned: &Returned,
+    ) -> Option<AssocId> {
+        if returned.late.is_some() {
+            self.tell_stale(now, ends, returned);
+            return None;
+        }
+        if !self.is_listening(ends.local) {
+            self.receive_stranger(now, ends, packet);
+            return None;
+        }
+        let state = &returned.state;
+        let (tag, tsn) = (state.tags.local, state.local_tsn);
+        if self.associations.find_tag(tag).is_some() {
+            return None;
+        }
+        let Self {
+            associations,
+            config,
+            random,
+            effects,
+            ..
+        } = self;
+        let id = associations.insert(ends, tag, |id| {
+            let seed = Seed { id, ends, tag, tsn };
+            let association = Association::passive(seed, state, config, random, now);
+            association.announce(&mut Env {
+                now,
+                config,
+                random,
+                effects,
+            });
+            association
+        });
+        if id.is_none() {
+            self.effects.counters.associations_refused += 1;
+            if self.answers.permit(now) {
+                let tag = state.tags.remote;
+                self.effects.abort(ends, tag, false, &Cause::OutOfResource);
+            }
+        }
+        id
+    }
+
+    /// Section 5.1.5.
+    fn tell_stale(&mut self, now: Duration, ends: Ends, returned: &Returned) {
+        self.effects.counters.stale_cookies += 1;
+        if self.answers.permit(now) {
+            let mut causes = [0; 8];
+            let mut writer = cause::Writer::new(&mut causes);
+            // It fits.
+            let _ = writer.put(&Cause::StaleCookie(returned.late.unwrap_or_default()));
+            let len = writer.finish();
+            let error = Chunk::Error(Causes::new(&causes[..len]));
+            self.effects
+                .farewell(ends, returned.state.tags.remote, &error);
+        }
+    }
+
+    /// A packet out of the blue (section 8.4). One from an address that an association's peer did not tell us of gets
+    /// no answer: an ABORT with its tag would end that association.
+    fn receive_stranger(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>) {
+        self.effects.counters.strangers += 1;
+        let known = self.associations.find_tag(packet.header.tag);
+        let known = known.and_then(|id| self.associations.get(id));
+        let is_peers = known.is_some_and(|association| {
+            let of = association.ends();
+            of != ends
+                && (of.local.port(), of.remote.port()) == (ends.local.port(), ends.remote.port())
+        });
+        if is_peers || !self.answers.permit(now) {
+            return;
+        }
+        // Silence is an answer of no bytes.
+        self.effects
+            .answer(ends, |out| answer_stranger(packet, out).unwrap_or(0));
+    }
+}
