@@ -21,8 +21,9 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { seed, test } = self;
+            let package = env!("CARGO_PKG_NAME");
             eprintln!(
-                "replay: RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1 cargo test -p userspace-tcp --test {test}"
+                "replay: RNIC_TEST_FIRST_SEED={seed} RNIC_TEST_SEEDS=1 cargo test -p {package} --test {test}"
             );
         }
     }

@@ -1,0 +1,78 @@
+//! What a seed says.
+
+use userspace_sctp::Config;
+
+use crate::link::Conditions;
+use crate::random::Random;
+
+/// Which sides ask for the association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// The first side; the second listens.
+    One,
+    /// Both, the second so many microseconds later.
+    Both(u64),
+}
+
+/// How it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// These sides close when they have posted all.
+    Close([bool; 2]),
+    /// The second side forgets all at this time in microseconds, and asks anew.
+    Restart(u64),
+    /// A side aborts at this time in microseconds.
+    Abort(usize, u64),
+}
+
+#[derive(Debug)]
+pub struct Scenario {
+    pub random: Random,
+    pub conditions: Conditions,
+    pub opening: Opening,
+    pub ending: Ending,
+    pub configs: [Config; 2],
+    /// Messages of each side.
+    pub messages: [u32; 2],
+    /// The longest of them.
+    pub longest: u64,
+    /// Microseconds until what came is consumed, at most.
+    pub patience: u64,
+}
+
+impl Scenario {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let conditions = Conditions::new(&mut random);
+        let opening = match random.below(3) {
+            0 => Opening::Both(random.below(200_000)),
+            _ => Opening::One,
+        };
+        let time = random.within(1_000, 3_000_000);
+        let ending = match random.below(10) {
+            0 => Ending::Abort(random.below(2) as usize, time),
+            1 => Ending::Restart(time),
+            2..=4 => Ending::Close([true, false]),
+            5 | 6 => Ending::Close([false, true]),
+            _ => Ending::Close([true, true]),
+        };
+        let configs = [0, 1].map(|_| Config {
+            associations: 4,
+            send_chunks: random.within(1, 64) as usize,
+            receive_window: random.within(1_500, 30_000) as u32,
+            mtu: random.within(576, 1500) as usize,
+            ..Config::default()
+        });
+        let messages = [0, 1].map(|_| random.below(60) as u32);
+        Self {
+            conditions,
+            opening,
+            ending,
+            configs,
+            messages,
+            longest: random.within(4, 1_500),
+            patience: random.below(2) * random.below(400_000),
+            random,
+        }
+    }
+}

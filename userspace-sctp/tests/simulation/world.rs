@@ -1,0 +1,236 @@
+//! Two sides, the link between them, and the time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use userspace_sctp::Event;
+
+use crate::link::Link;
+use crate::scenario::{Ending, Opening, Scenario};
+use crate::side::{Life, Side};
+use crate::trace::{describe, trace};
+
+/// No run takes so long: T5, all backed-off timers and some heartbeats are over.
+const END: u64 = 3_000_000_000;
+
+/// An application without work looks again after so many microseconds, as long as it has something to post.
+const PAUSE: u64 = 50_000;
+
+/// The side that restarts, when one does.
+const RESTARTS: usize = 1;
+
+pub struct World {
+    scenario: Scenario,
+    sides: [Side; 2],
+    link: Link,
+    now: u64,
+    has_opened: bool,
+    has_ended: bool,
+}
+
+fn local(side: usize) -> SocketAddr {
+    SocketAddr::new([198, 18, 0, 1 + side as u8].into(), 5000 + side as u16)
+}
+
+impl World {
+    pub fn new(scenario: Scenario) -> Self {
+        let make = |at: usize, key: u8| {
+            Side::new(
+                scenario.configs[at].clone(),
+                key,
+                local(at),
+                scenario.messages[at],
+                scenario.longest,
+            )
+        };
+        let sides = [make(0, 1), make(1, 2)];
+        Self {
+            scenario,
+            sides,
+            link: Link::default(),
+            now: 0,
+            has_opened: false,
+            has_ended: false,
+        }
+    }
+
+    pub fn run(&mut self) {
+        for (at, side) in self.sides.iter_mut().enumerate() {
+            side.stack.listen(local(at)).unwrap();
+        }
+        self.has_opened = self.scenario.opening == Opening::One;
+        self.sides[0].connect(0, local(1));
+        loop {
+            self.turn();
+            let Some(next) = self.next() else {
+                break;
+            };
+            assert!(next < END, "it does not end: {:?}", self.scenario);
+            self.now = next.max(self.now + 1);
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.now;
+        self.apply_scenario();
+        while let Some((to, bytes)) = self.link.arrived(now) {
+            trace(|| format!("{now} to {to}: {}", describe(&bytes)));
+            let patience = self.scenario.patience;
+            let patience = self.scenario.random.within(0, patience);
+            self.sides[to].receive(now, local(1 - to), &bytes, patience);
+        }
+        for at in 0..2 {
+            self.sides[at].stack.advance(Duration::from_micros(now));
+            self.sides[at].take_events(now);
+            self.sides[at].act(now, &mut self.scenario.random);
+            let closes = match self.scenario.ending {
+                Ending::Close(who) => who[at],
+                // The restarted side closes in the end.
+                Ending::Restart(_) => at == RESTARTS && self.has_ended,
+                Ending::Abort(..) => false,
+            };
+            if closes && self.sides[at].has_posted_all() {
+                self.sides[at].close(now);
+            }
+            self.sides[at].take_events(now);
+            self.transmit(at);
+        }
+    }
+
+    fn transmit(&mut self, at: usize) {
+        let mut out = [0; 1500];
+        let time = Duration::from_micros(self.now);
+        while let Some(transmit) = self.sides[at].stack.poll_transmit(time, &mut out) {
+            assert_eq!(transmit.ends.local, local(at));
+            assert_eq!(transmit.ends.remote, local(1 - at));
+            assert!(!transmit.needs_fragments);
+            let bytes = &out[..transmit.len];
+            let conditions = &self.scenario.conditions;
+            let random = &mut self.scenario.random;
+            self.link.send(self.now, 1 - at, bytes, conditions, random);
+        }
+    }
+
+    fn apply_scenario(&mut self) {
+        let now = self.now;
+        if let Opening::Both(at) = self.scenario.opening
+            && now >= at
+            && !self.has_opened
+        {
+            self.has_opened = true;
+            self.sides[1].connect(now, local(0));
+        }
+        let is_established = self.sides[RESTARTS].is_established;
+        match self.scenario.ending {
+            Ending::Abort(side, at) if now >= at && !self.has_ended => {
+                self.has_ended = self.sides[side].abort(now);
+            }
+            Ending::Restart(at) if now >= at && is_established && !self.has_ended => {
+                self.has_ended = true;
+                self.restart();
+            }
+            _ => {}
+        }
+    }
+
+    /// The second side forgets all, and asks from the same port.
+    fn restart(&mut self) {
+        let Scenario {
+            configs,
+            messages,
+            longest,
+            ..
+        } = &self.scenario;
+        let config = configs[RESTARTS].clone();
+        self.sides[RESTARTS] = Side::new(config, 3, local(RESTARTS), messages[RESTARTS], *longest);
+        // Messages of its life before are not checked.
+        self.link.cut();
+        self.sides[RESTARTS].connect(self.now, local(0));
+    }
+
+    fn next(&self) -> Option<u64> {
+        let micros = |at: Duration| at.as_nanos().div_ceil(1000) as u64;
+        let deadlines = self
+            .sides
+            .iter()
+            .filter_map(|side| side.stack.next_deadline());
+        let deadlines = deadlines.map(micros);
+        let dues = self.sides.iter().filter_map(Side::next_due);
+        let opening = match self.scenario.opening {
+            Opening::Both(at) if !self.has_opened => Some(at),
+            _ => None,
+        };
+        let lives = |side: &Side| side.stack.associations().count() > 0;
+        let works = |side: &Side| {
+            lives(side) && side.is_established && !side.is_closed && !side.has_posted_all()
+        };
+        let ending = match self.scenario.ending {
+            Ending::Abort(_, at) if at > self.now => Some(at),
+            Ending::Restart(at) if !self.has_ended && self.sides.iter().all(lives) => {
+                Some(at.max(self.now + PAUSE))
+            }
+            _ => None,
+        };
+        let pause = self.sides.iter().any(works).then_some(self.now + PAUSE);
+        let all = deadlines.chain(dues).chain(self.link.next());
+        all.chain(opening).chain(ending).chain(pause).min()
+    }
+
+    /// Says what kind of end there was.
+    pub fn judge(&self) -> String {
+        for side in &self.sides {
+            assert_eq!(side.stack.associations().count(), 0);
+            assert_eq!(side.lent, 0, "buffers that did not come back");
+        }
+        let none = Life::default();
+        let lives = [0, 1].map(|at| self.life(at).unwrap_or(&none));
+        match self.scenario.ending {
+            Ending::Abort(..) => self.judge_abort(lives),
+            Ending::Close(_) | Ending::Restart(_) => {
+                for life in lives {
+                    assert_eq!(life.end, Some(Event::Closed));
+                }
+                self.assert_all_came(lives);
+                let restarted = lives[1 - RESTARTS].restarted;
+                format!("{}, restarted: {restarted}", self.kind())
+            }
+        }
+    }
+
+    fn judge_abort(&self, lives: [&Life; 2]) -> String {
+        for at in 0..2 {
+            assert!(lives[1 - at].came.is_subset(&lives[at].posted));
+            let end = lives[at].end;
+            assert!(matches!(end, None | Some(Event::Aborted(_))), "{end:?}");
+        }
+        self.kind()
+    }
+
+    fn assert_all_came(&self, lives: [&Life; 2]) {
+        for at in 0..2 {
+            assert_eq!(lives[at].posted, lives[1 - at].came);
+        }
+    }
+
+    fn kind(&self) -> String {
+        let ending = match self.scenario.ending {
+            Ending::Close(who) => format!("closed by {who:?}"),
+            Ending::Restart(_) => "restart".to_owned(),
+            Ending::Abort(who, _) => format!("aborted by {who}"),
+        };
+        match self.scenario.opening {
+            Opening::One => ending,
+            Opening::Both(_) => format!("both ask, {ending}"),
+        }
+    }
+
+    /// The life of the association that a side's application uses. No other may have brought anything.
+    fn life(&self, at: usize) -> Option<&Life> {
+        let side = &self.sides[at];
+        let used = side.used?;
+        for (id, life) in &side.lives {
+            assert!(*id == used || life.came.is_empty());
+        }
+        side.lives.get(&used)
+    }
+}
