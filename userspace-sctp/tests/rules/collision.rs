@@ -1,0 +1,204 @@
+use std::net::SocketAddr;
+
+use userspace_sctp::cause::Cause;
+use userspace_sctp::chunk::{Chunk, Init};
+use userspace_sctp::parameter::Parameter;
+use userspace_sctp::{Config, Event, State};
+
+use crate::script::{PEERS_TAG, Script, Sent, init, parameters, remote};
+
+/// The peer's second tag.
+const OTHER_TAG: u32 = 0x6666_0002;
+
+/// Our INIT ACK: its tag and cookie.
+fn ask(script: &mut Script, tag: u32) -> (u32, Vec<u8>) {
+    script.peer(&[Chunk::Init(Init { tag, ..init(&[]) })]);
+    let sent = script.one();
+    assert_eq!(sent.tag(), tag, "RFC9260-5.2.2-7");
+    answer(&sent)
+}
+
+fn answer(sent: &Sent) -> (u32, Vec<u8>) {
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
+        panic!("{ack:?}");
+    };
+    (ack.tag, cookie.to_vec())
+}
+
+/// RFC9260-5.2.1-1, RFC9260-5.2.1-6, RFC9260-5.2.1-11; table 12, row M 0 A A and row M X A A: action B.
+#[test]
+fn when_both_ask_one_association_comes_of_it() {
+    for is_echoed in [false, true] {
+        let mut script = Script::new(Config::default());
+        let id = script.connect();
+        if is_echoed {
+            script.init_ack();
+        }
+        let before = script.state(id);
+        let (tag, cookie) = ask(&mut script, OTHER_TAG);
+        assert_eq!(tag, script.tag, "the one of our INIT");
+        assert_eq!(script.state(id), before);
+        script.peer(&[Chunk::CookieEcho(&cookie)]);
+        assert!(matches!(script.event(), Event::Established(_)));
+        let sent = script.one();
+        assert_eq!((sent.only(), sent.tag()), (Chunk::CookieAck, OTHER_TAG));
+        // T1 is stopped.
+        assert_eq!(script.state(id), State::Established);
+        script.now += std::time::Duration::from_secs(10);
+        script.stack.advance(script.now);
+        script.nothing();
+    }
+}
+
+/// Table 12, row M M A A: action D (RFC9260-5.2.4-11, RFC9260-5.2.4-12).
+#[test]
+fn a_cookie_that_comes_again_is_acknowledged_again_even_if_it_is_late() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.init_ack();
+    let (_, cookie) = ask(&mut script, PEERS_TAG);
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    assert!(matches!(script.event(), Event::Established(_)));
+    assert_eq!(script.one().only(), Chunk::CookieAck);
+    script.now += std::time::Duration::from_secs(70);
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    assert_eq!(script.one().only(), Chunk::CookieAck);
+    script.no_event();
+    assert_eq!(script.state(id), State::Established);
+}
+
+/// Table 12, row X M 0 0: action C (RFC9260-5.2.4-9), and a row that the table does not have (RFC9260-5.2.4-3).
+#[test]
+fn a_cookie_of_before_our_own_init_is_dropped() {
+    for tag in [PEERS_TAG, OTHER_TAG] {
+        let mut script = Script::new(Config::default());
+        script.stack.listen(crate::script::local()).unwrap();
+        let (early, cookie) = ask(&mut script, tag);
+        let id = script.connect();
+        script.init_ack();
+        script.peer_with(early, remote(), &[Chunk::CookieEcho(&cookie)]);
+        script.nothing();
+        script.no_event();
+        assert_eq!(script.state(id), State::CookieEchoed);
+    }
+}
+
+/// RFC9260-5.2.2-8, RFC9260-5.2.2-10; table 12, row X X M M: action A (RFC9260-5.2.4-5, RFC9260-5.2.4-6).
+#[test]
+fn a_peer_that_has_restarted_begins_anew() {
+    let (mut script, id) = Script::established(Config::default());
+    script.post(id, 100);
+    script.sent();
+    let before = script.info(id);
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    assert_ne!(tag, script.tag, "a new one");
+    assert_eq!(script.info(id), before);
+    let ours = script.tag;
+    script.tag = tag;
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    assert!(matches!(script.event(), Event::Restarted(_)));
+    assert!(script.stack.poll_released().is_some());
+    let sent = script.one();
+    assert_eq!((sent.only(), sent.tag()), (Chunk::CookieAck, OTHER_TAG));
+    assert_eq!(
+        (script.state(id), script.info(id).flight),
+        (State::Established, 0)
+    );
+    // The old tag is good for nothing any more, and the peer's TSNs begin anew.
+    script.peer_with(ours, remote(), &[Chunk::Heartbeat(b"beat")]);
+    script.nothing();
+    script.peer(&[Chunk::Data(crate::script::data(0, b"m"))]);
+    assert_eq!(script.shown, b"m");
+}
+
+/// A tie tag of another association is none of ours.
+#[test]
+fn a_cookie_without_the_associations_tie_tags_restarts_nothing() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    script.stack.abort(script.now, id, b"");
+    script.sent();
+    let id = script.connect();
+    script.init_ack();
+    script.peer(&[Chunk::CookieAck]);
+    script.event();
+    script.peer_with(tag, remote(), &[Chunk::CookieEcho(&cookie)]);
+    script.nothing();
+    script.no_event();
+    assert_eq!(script.state(id), State::Established);
+}
+
+/// RFC9260-5.2.4-1, RFC9260-5.2.4-2.
+#[test]
+fn a_late_cookie_of_a_restart_is_stale() {
+    let (mut script, _) = Script::established(Config::default());
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    script.now += std::time::Duration::from_secs(61);
+    script.peer_with(tag, remote(), &[Chunk::CookieEcho(&cookie)]);
+    let sent = script.one();
+    let Chunk::Error(causes) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    assert!(matches!(causes.iter().next(), Some(Cause::StaleCookie(_))));
+    assert_eq!(sent.tag(), OTHER_TAG);
+    script.no_event();
+}
+
+/// RFC9260-5.1.2-6, RFC9260-5.2.2-2 to RFC9260-5.2.2-5.
+#[test]
+fn an_init_that_would_add_an_address_is_refused() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    let stranger: SocketAddr = "198.18.0.9:5001".parse().unwrap();
+    let named = parameters(&[Parameter::Address(remote().ip())]);
+    let asked = Init {
+        tag: OTHER_TAG,
+        ..init(&named)
+    };
+    script.peer_with(0, stranger, &[Chunk::Init(asked)]);
+    let sent = script.one();
+    let added = parameters(&[Parameter::Address(stranger.ip())]);
+    assert_eq!(
+        sent.abort(),
+        (false, Some(Cause::RestartWithNewAddresses(&added)))
+    );
+    assert_eq!((sent.tag(), sent.to), (OTHER_TAG, stranger));
+    assert_eq!(script.state(id), State::Established);
+}
+
+/// RFC9260-12.3-2.
+#[test]
+fn an_init_that_is_not_alone_or_has_a_tag_is_dropped() {
+    let (mut script, id) = Script::established(Config::default());
+    let asked = Chunk::Init(init(&[]));
+    script.peer_with(0, remote(), &[asked, Chunk::Heartbeat(b"beat")]);
+    script.peer_with(script.tag, remote(), &[asked]);
+    script.nothing();
+    script.peer(&[Chunk::ShutdownAck, asked, Chunk::Heartbeat(b"beat")]);
+    script.nothing();
+    assert_eq!(script.state(id), State::Established);
+}
+
+/// RFC9260-9.2-24, RFC9260-5.2.4-7.
+#[test]
+fn an_association_at_its_end_is_not_restarted() {
+    let (mut script, id) = Script::established(Config::default());
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    let cumulative = script.tsn.previous();
+    script.peer(&[Chunk::Shutdown { cumulative }]);
+    assert_eq!(script.event(), Event::PeerClosed);
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    script.peer(&[Chunk::Init(init(&[]))]);
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    script.peer_with(tag, remote(), &[Chunk::CookieEcho(&cookie)]);
+    let sent = script.one();
+    let [Chunk::Error(causes), Chunk::ShutdownAck] = sent.chunks()[..] else {
+        panic!("{:?}", sent.chunks());
+    };
+    assert_eq!(causes.iter().next(), Some(Cause::CookieInShutdown));
+    assert_eq!(script.state(id), State::ShutdownAckSent);
+}

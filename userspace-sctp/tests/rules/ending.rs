@@ -1,0 +1,262 @@
+use std::time::Duration;
+
+use userspace_sctp::cause::{Cause, Causes};
+use userspace_sctp::chunk::Chunk;
+use userspace_sctp::{Config, Event, Failure, Outgoing, PostError, State};
+
+use crate::script::{PEERS_TAG, PEERS_TSN, Script, WINDOW, causes, data, remote};
+
+fn shutdown(script: &Script, acknowledged: u32) -> Chunk<'static> {
+    let cumulative = script.tsn.plus(acknowledged).previous();
+    Chunk::Shutdown { cumulative }
+}
+
+fn post_error(script: &mut Script, id: userspace_sctp::AssocId) -> Option<PostError> {
+    let outgoing = Outgoing {
+        stream: 0,
+        protocol: 0,
+        buffer: vec![1],
+    };
+    let posted = script.stack.post(script.now, id, outgoing);
+    posted.err().map(|refused| refused.error)
+}
+
+/// RFC9260-9.2-1, RFC9260-9.2-19, RFC9260-9.2-22, RFC9260-9.2-23, RFC9260-8.5.1-8.
+#[test]
+fn a_close_waits_for_acknowledgments_and_ends_in_peace() {
+    let (mut script, id) = Script::established(Config::default());
+    script.post(id, 100);
+    script.sent();
+    assert!(script.stack.close(script.now, id));
+    assert_eq!(script.state(id), State::ShutdownPending);
+    assert_eq!(post_error(&mut script, id), Some(PostError::ShuttingDown));
+    script.nothing();
+    script.peer(&[Chunk::Data(data(0, b"a"))]);
+    script.sent();
+    script.sack(1, WINDOW, &[]);
+    assert_eq!(script.state(id), State::ShutdownSent);
+    assert_eq!(
+        script.one().only(),
+        Chunk::Shutdown {
+            cumulative: PEERS_TSN
+        }
+    );
+    script.peer(&[Chunk::ShutdownAck]);
+    assert_eq!(script.event(), Event::Closed);
+    let sent = script.one();
+    assert_eq!(sent.only(), Chunk::ShutdownComplete { reflected: false });
+    assert_eq!(sent.tag(), PEERS_TAG);
+    assert_eq!(script.stack.info(id), None);
+    assert!(!script.stack.close(script.now, id));
+    // RFC9260-8.4-6: the SHUTDOWN COMPLETE was lost.
+    script.peer(&[Chunk::ShutdownAck]);
+    let sent = script.one();
+    assert_eq!(sent.only(), Chunk::ShutdownComplete { reflected: true });
+    assert_eq!(sent.tag(), script.tag);
+}
+
+/// RFC9260-4-10, RFC9260-4-11, RFC9260-9.2-9, RFC9260-9.2-15, RFC9260-9.2-21.
+#[test]
+fn a_shutdown_of_the_peer_waits_for_what_was_posted() {
+    let (mut script, id) = Script::established(Config::default());
+    script.post(id, 100);
+    script.post(id, 1400);
+    script.sent();
+    script.peer(&[shutdown(&script, 1)]);
+    assert_eq!(script.event(), Event::PeerClosed);
+    assert_eq!(script.state(id), State::ShutdownReceived);
+    assert_eq!(script.info(id).flight, 1416);
+    assert_eq!(post_error(&mut script, id), Some(PostError::ShuttingDown));
+    script.nothing();
+    script.wait();
+    assert_eq!(script.one().data(script.tsn), [1], "data is sent again");
+    script.peer(&[Chunk::Data(data(0, b"late"))]);
+    script.nothing();
+    assert!(script.shown.is_empty(), "RFC9260-6-4");
+    script.sack(2, WINDOW, &[]);
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    // RFC9260-9.2-16.
+    script.wait();
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    script.peer(&[Chunk::ShutdownComplete { reflected: false }]);
+    assert_eq!(script.event(), Event::Closed);
+    script.nothing();
+    assert_eq!(script.stack.info(id), None);
+}
+
+/// RFC9260-4-9, RFC9260-9.2-2, RFC9260-9.2-7, RFC9260-9.2-10, RFC9260-9.2-11.
+#[test]
+fn data_that_comes_after_our_shutdown_is_answered_by_it() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.close(script.now, id);
+    script.sent();
+    script.wait();
+    assert!(matches!(script.one().only(), Chunk::Shutdown { .. }));
+    assert_eq!(script.info(id).errors, 1);
+    script.peer(&[Chunk::Data(data(1, b"b"))]);
+    let sent = script.one();
+    let [Chunk::Sack(sack), Chunk::Shutdown { cumulative }] = sent.chunks()[..] else {
+        panic!("{:?}", sent.chunks());
+    };
+    assert_eq!(sack.blocks().count(), 1);
+    assert_eq!(cumulative, PEERS_TSN.previous());
+    assert_eq!((script.info(id).errors, &script.shown[..]), (0, &b"b"[..]));
+}
+
+/// RFC9260-9.2-27, RFC9260-9.2-28.
+#[test]
+fn when_both_close_both_end() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.close(script.now, id);
+    script.sent();
+    script.peer(&[shutdown(&script, 0)]);
+    assert_eq!(script.state(id), State::ShutdownAckSent);
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    script.peer(&[Chunk::ShutdownAck]);
+    assert_eq!(
+        script.one().only(),
+        Chunk::ShutdownComplete { reflected: false }
+    );
+    assert_eq!(script.event(), Event::Closed);
+}
+
+/// RFC9260-9.2-5, RFC9260-9.2-6.
+#[test]
+fn a_shutdown_that_is_not_answered_is_given_up() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.close(script.now, id);
+    let mut sent = script.sent().len();
+    while script.stack.next_deadline().is_some() {
+        script.wait();
+        sent += script.sent().len();
+    }
+    assert!(sent > 5, "{sent}");
+    let Event::Failed(failure) = last_event(&mut script) else {
+        panic!("no failure");
+    };
+    // T2 backs off to more than T5 allows in all.
+    assert_eq!(failure, Failure::ShutdownTimedOut);
+}
+
+fn last_event(script: &mut Script) -> Event {
+    let events = std::iter::from_fn(|| script.stack.poll_event());
+    events.last().expect("an event").1
+}
+
+/// RFC9260-9.2-12 to RFC9260-9.2-14: whatever the peer sends.
+#[test]
+fn a_shutdown_is_over_after_five_times_the_longest_timeout() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.close(script.now, id);
+    script.sent();
+    let begun = script.now;
+    let mut sent = Vec::new();
+    while script.stack.info(id).is_some() {
+        script.peer(&[Chunk::Heartbeat(b"still here")]);
+        script.wait();
+        sent = script.sent();
+    }
+    assert_eq!(script.now - begun, Duration::from_secs(300));
+    let abort = sent.iter().any(|sent| {
+        let chunks = sent.chunks();
+        matches!(chunks.last(), Some(Chunk::Abort { .. }))
+    });
+    assert!(abort);
+    assert_eq!(script.event(), Event::Failed(Failure::ShutdownTimedOut));
+}
+
+/// RFC9260-9.1-1 to RFC9260-9.1-3, RFC9260-3.3.7-2.
+#[test]
+fn an_abort_tells_the_reason_and_gives_buffers_back() {
+    let (mut script, id) = Script::established(Config::default());
+    script.post(id, 100);
+    assert!(script.stack.abort(script.now, id, b"enough"));
+    let sent = script.one();
+    assert_eq!(sent.abort(), (false, Some(Cause::UserInitiated(b"enough"))));
+    assert_eq!((sent.chunks().len(), sent.tag()), (1, PEERS_TAG));
+    assert!(script.stack.poll_released().is_some());
+    script.no_event();
+    assert!(!script.stack.abort(script.now, id, b""));
+}
+
+/// RFC9260-8.5.1-6, RFC9260-8.5.1-7, RFC9260-9.1-4 to RFC9260-9.1-7.
+#[test]
+fn an_abort_counts_with_the_right_tag_only() {
+    let causes = causes(&[Cause::UserInitiated(b"no more")]);
+    for (own, reflected, counts) in [
+        (true, false, true),
+        (true, true, false),
+        (false, false, false),
+        (false, true, true),
+    ] {
+        let (mut script, id) = Script::established(Config::default());
+        let tag = if own { script.tag } else { PEERS_TAG };
+        let abort = Chunk::Abort {
+            reflected,
+            causes: Causes::new(&causes),
+        };
+        script.peer_with(tag, remote(), &[abort]);
+        script.nothing();
+        assert_eq!(script.stack.info(id).is_none(), counts);
+        if counts {
+            let Event::Aborted(cause) = script.event() else {
+                panic!("no abort");
+            };
+            assert_eq!((cause.code, cause.reason()), (Some(12), &b"no more"[..]));
+        }
+    }
+}
+
+/// RFC9260-8.5.1-10, RFC9260-9.2-20, RFC9260-5.2.5-1, RFC9260-9.2-26, RFC9260-8.5.1-12, RFC9260-9.2-25.
+#[test]
+fn chunks_of_another_state_are_ignored() {
+    let (mut script, id) = Script::established(Config::default());
+    for chunk in [
+        Chunk::ShutdownComplete { reflected: false },
+        Chunk::ShutdownAck,
+        Chunk::CookieAck,
+    ] {
+        script.peer(&[chunk]);
+        script.nothing();
+        assert_eq!(script.state(id), State::Established);
+    }
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.init_ack();
+    script.peer(&[shutdown(&script, 0)]);
+    script.nothing();
+    script.peer(&[Chunk::ShutdownAck]);
+    let sent = script.one();
+    assert_eq!(sent.only(), Chunk::ShutdownComplete { reflected: true });
+    assert_eq!(sent.tag(), script.tag);
+    assert_eq!(script.state(id), State::CookieEchoed);
+}
+
+/// Something late has met nobody, and the answer has overtaken the SHUTDOWN COMPLETE.
+#[test]
+fn a_peer_that_knows_nothing_any_more_has_ended_in_peace() {
+    let (mut script, _) = Script::established(Config::default());
+    script.peer(&[shutdown(&script, 0)]);
+    assert_eq!(script.event(), Event::PeerClosed);
+    script.sent();
+    let abort = Chunk::Abort {
+        reflected: true,
+        causes: Causes::default(),
+    };
+    script.peer_with(PEERS_TAG, remote(), &[abort]);
+    assert_eq!(script.event(), Event::Closed);
+}
+
+#[test]
+fn an_association_that_is_not_established_is_gone_at_once() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.stack.close(script.now, id);
+    script.nothing();
+    assert_eq!(script.stack.info(id), None);
+    let id = script.connect();
+    script.init_ack();
+    script.stack.close(script.now, id);
+    assert_eq!(script.one().abort().1.unwrap().code(), Some(12));
+    script.no_event();
+}

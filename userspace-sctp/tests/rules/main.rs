@@ -1,0 +1,11 @@
+//! Rules of RFC 9260, one by one: a stack and a peer whose packets a test writes. Comments name the requirements.
+#![allow(clippy::unwrap_used)]
+
+mod collision;
+mod ending;
+mod heartbeat;
+mod opening;
+mod receiving;
+mod script;
+mod sending;
+mod strangers;

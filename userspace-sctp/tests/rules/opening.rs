@@ -1,0 +1,275 @@
+use std::time::Duration;
+
+use userspace_sctp::cause::Cause;
+use userspace_sctp::chunk::{Chunk, Init, Report};
+use userspace_sctp::parameter::{ADAPTATION_DDP, Parameter};
+use userspace_sctp::{Config, Event, Failure, Outgoing, PostError, State};
+
+use crate::script::{COOKIE, PEERS_TAG, Script, causes, error, init, millis, parameters};
+
+fn ddp() -> Config {
+    Config {
+        adaptation: Some(ADAPTATION_DDP),
+        ..Config::default()
+    }
+}
+
+/// RFC9260-5.1-1, RFC9260-5.1.1-1, RFC9260-8.5.1-1.
+#[test]
+fn an_init_says_all_and_has_no_tag() {
+    let mut script = Script::new(ddp());
+    let id = script.stack.connect(script.now, crate::script::ends());
+    let id = id.unwrap();
+    let sent = script.one();
+    let Chunk::Init(init) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(sent.tag(), 0);
+    assert!(init.check().is_ok());
+    assert_eq!((init.outbound_streams, init.inbound_streams), (16, 16));
+    let expected = [
+        Parameter::Adaptation(ADAPTATION_DDP),
+        Parameter::AddressTypes {
+            v4: true,
+            v6: false,
+        },
+    ];
+    assert!(init.parameters.iter().eq(expected));
+    assert_eq!(script.state(id), State::CookieWait);
+    let early = Outgoing {
+        stream: 0,
+        protocol: 0,
+        buffer: vec![1],
+    };
+    let refused = script.stack.post(script.now, id, early).unwrap_err();
+    assert_eq!(refused.error, PostError::NotEstablished);
+}
+
+/// RFC9260-4-3 to RFC9260-4-8: both timers double, and end after 8 retransmissions.
+#[test]
+fn inits_and_cookies_are_sent_again_until_there_were_too_many() {
+    for echoed in [false, true] {
+        let mut script = Script::new(Config::default());
+        let id = script.connect();
+        if echoed {
+            script.init_ack();
+        }
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let before = script.now;
+            script.wait();
+            assert_eq!(script.now - before, Duration::from_secs(expected));
+            let sent = script.one();
+            match sent.only() {
+                Chunk::Init(init) => assert!(!echoed && init.tag == script.tag),
+                chunk => assert!(echoed && chunk == Chunk::CookieEcho(COOKIE)),
+            }
+        }
+        script.wait();
+        script.nothing();
+        assert_eq!(script.event(), Event::Failed(Failure::SetupTimedOut));
+        assert_eq!(script.stack.info(id), None);
+    }
+}
+
+/// RFC9260-5.1.4-1, RFC9260-3.3.11-2, RFC9260-3.3.3-4, RFC9260-5.1.1-2.
+#[test]
+fn an_init_ack_is_answered_by_its_cookie() {
+    let (mut script, id) = Script::established(Config::default());
+    let agreed = script.info(id).agreed;
+    assert_eq!((agreed.outbound_streams, agreed.inbound_streams), (5, 10));
+    script.post(id, 1);
+    assert_eq!(script.one().tag(), PEERS_TAG);
+}
+
+/// RFC9260-3.3.3-6, RFC9260-3.3.3-12, RFC9260-3.3.3-15, RFC9260-5.1.2-2, RFC9260-5.1-15, RFC9260-5.1-16: none of these
+/// answers begins an association.
+#[test]
+fn an_init_ack_that_lacks_something_ends_the_attempt() {
+    let good = parameters(&[
+        Parameter::StateCookie(COOKIE),
+        Parameter::Adaptation(ADAPTATION_DDP),
+    ]);
+    let no_cookie = parameters(&[Parameter::Adaptation(ADAPTATION_DDP)]);
+    let no_layer = parameters(&[Parameter::StateCookie(COOKIE)]);
+    let host_name = [&good[..], &[0, 11, 0, 8, b'h', b'o', b's', 0]].concat();
+    let good = init(&good);
+    let cases = [
+        (Init { tag: 0, ..good }, Cause::InvalidParameter),
+        (
+            Init {
+                outbound_streams: 0,
+                ..good
+            },
+            Cause::InvalidParameter,
+        ),
+        (
+            Init {
+                inbound_streams: 0,
+                ..good
+            },
+            Cause::InvalidParameter,
+        ),
+        (init(&no_cookie), Cause::MissingParameters(&[0, 7])),
+        (
+            init(&no_layer),
+            Cause::UserInitiated(b"another adaptation layer"),
+        ),
+        (init(&host_name), Cause::UnresolvableAddress(&[])),
+    ];
+    for (answer, cause) in cases {
+        let mut script = Script::new(ddp());
+        let id = script.connect();
+        script.peer(&[Chunk::InitAck(answer)]);
+        let sent = script.one();
+        let reflected = answer.tag == 0;
+        assert_eq!(sent.abort(), (reflected, Some(cause)));
+        let tag = if reflected { script.tag } else { answer.tag };
+        assert_eq!(sent.tag(), tag, "RFC9260-5.1-17");
+        assert!(matches!(
+            script.event(),
+            Event::Failed(Failure::BadAnswer(_))
+        ));
+        assert_eq!(script.stack.info(id), None);
+    }
+}
+
+/// RFC9260-3.3.3-9, RFC9260-5.1-10, RFC9260-5.2.3-1.
+#[test]
+fn an_init_ack_with_a_small_window_or_not_alone_or_unexpected_changes_nothing() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    let parameters = parameters(&[Parameter::StateCookie(COOKIE)]);
+    let good = init(&parameters);
+    let small = Init {
+        window: 1499,
+        ..good
+    };
+    script.peer(&[Chunk::InitAck(small)]);
+    assert_eq!(script.one().abort(), (false, Some(Cause::InvalidParameter)));
+    script.peer(&[Chunk::InitAck(good), Chunk::CookieAck]);
+    script.nothing();
+    assert_eq!(script.state(id), State::CookieWait);
+    script.init_ack();
+    script.peer(&[Chunk::InitAck(good)]);
+    script.nothing();
+    assert_eq!(script.state(id), State::CookieEchoed);
+    script.no_event();
+}
+
+/// RFC9260-3.3.3-19.
+#[test]
+fn parameters_that_ask_for_it_are_reported_with_the_cookie() {
+    let mut script = Script::new(Config::default());
+    script.connect();
+    let whole = [0xc1, 1, 0, 8, 1, 2, 3, 4];
+    let report = Report::SkipAndReport;
+    let unknown = Parameter::Unknown {
+        report,
+        whole: &whole,
+    };
+    let parameters = parameters(&[unknown, Parameter::StateCookie(COOKIE)]);
+    script.peer(&[Chunk::InitAck(init(&parameters))]);
+    let sent = script.one();
+    let causes = causes(&[Cause::UnrecognizedParameters(&whole)]);
+    assert_eq!(sent.chunks(), [Chunk::CookieEcho(COOKIE), error(&causes)]);
+}
+
+/// RFC9260-5.2.6-1 to RFC9260-5.2.6-4.
+#[test]
+fn a_stale_cookie_is_asked_for_again_to_live_longer() {
+    let stale = causes(&[Cause::StaleCookie(millis(5))]);
+    let (mut script, _) = Script::established(Config::default());
+    script.peer(&[error(&stale)]);
+    script.nothing();
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.init_ack();
+    script.now += millis(300);
+    script.peer(&[error(&stale)]);
+    assert_eq!(script.state(id), State::CookieWait);
+    let sent = script.one();
+    let Chunk::Init(init) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let wanted = Parameter::CookiePreservative(millis(1300));
+    assert!(init.parameters.iter().any(|found| found == wanted));
+    assert_eq!((sent.tag(), init.tag), (0, script.tag));
+    script.init_ack();
+    script.peer(&[Chunk::CookieAck]);
+    assert!(matches!(script.event(), Event::Established(_)));
+}
+
+/// RFC9260-5.1-6, RFC9260-5.1.5-3, RFC9260-5.1.5-4, RFC9260-5.1.5-5, RFC9260-5.1-8.
+#[test]
+fn a_listener_keeps_nothing_until_its_cookie_comes_back() {
+    let mut script = Script::new(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    let mut cookies = Vec::new();
+    for number in 0..1000 {
+        let asked = Init {
+            tag: PEERS_TAG + number,
+            ..init(&[])
+        };
+        script.peer(&[Chunk::Init(asked)]);
+        let sent = script.one();
+        let Chunk::InitAck(ack) = sent.only() else {
+            panic!("{sent:?}");
+        };
+        let cookie = ack.parameters.iter().find_map(|found| match found {
+            Parameter::StateCookie(cookie) => Some(cookie.to_vec()),
+            _ => None,
+        });
+        cookies.push((ack.tag, ack.initial_tsn, cookie.unwrap()));
+    }
+    assert_eq!(script.stack.associations().count(), 0);
+    let (tag, tsn, cookie) = cookies.pop().unwrap();
+    let mut forged = cookie.clone();
+    forged[3] ^= 1;
+    (script.tag, script.tsn) = (tag, tsn);
+    script.peer(&[Chunk::CookieEcho(&forged)]);
+    script.peer_with(
+        tag ^ 1,
+        crate::script::remote(),
+        &[Chunk::CookieEcho(&cookie)],
+    );
+    script.nothing();
+    assert_eq!(script.stack.associations().count(), 0);
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    assert_eq!(script.one().only(), Chunk::CookieAck);
+    assert!(matches!(script.event(), Event::Incoming(_)));
+    // One that is too late, of another association.
+    let (tag, _, cookie) = cookies.pop().unwrap();
+    let id = script.stack.associations().next().unwrap();
+    script.stack.abort(script.now, id, b"");
+    script.sent();
+    script.now += Duration::from_secs(61);
+    script.peer_with(tag, crate::script::remote(), &[Chunk::CookieEcho(&cookie)]);
+    let sent = script.one();
+    let Chunk::Error(causes) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(causes.iter().next(), Some(Cause::StaleCookie(second)));
+}
+
+/// RFC9260-5.1-15: there is no room.
+#[test]
+fn a_cookie_without_room_for_its_association_is_refused() {
+    let mut script = Script::new(Config {
+        associations: 0,
+        ..Config::default()
+    });
+    script.stack.listen(crate::script::local()).unwrap();
+    script.peer(&[Chunk::Init(init(&[]))]);
+    let sent = script.one();
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
+        panic!("{ack:?}");
+    };
+    script.tag = ack.tag;
+    script.peer(&[Chunk::CookieEcho(cookie)]);
+    assert_eq!(script.one().abort(), (false, Some(Cause::OutOfResource)));
+    assert_eq!(script.stack.counters().associations_refused, 1);
+}

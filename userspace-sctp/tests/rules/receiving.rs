@@ -1,0 +1,193 @@
+use userspace_sctp::cause::Cause;
+use userspace_sctp::chunk::{Chunk, Data, GapBlock, Report};
+use userspace_sctp::{Config, Event, Failure};
+
+use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, causes, data, error, millis};
+
+/// What a SACK says: chunks up to the cumulative TSN, window, blocks, duplicates.
+fn sack(sent: &Sent) -> (u32, u32, Vec<(u16, u16)>, usize) {
+    let chunks = sent.chunks();
+    let found = chunks.iter().find_map(|chunk| match chunk {
+        Chunk::Sack(sack) => Some(*sack),
+        _ => None,
+    });
+    let found = found.unwrap_or_else(|| panic!("no SACK: {chunks:?}"));
+    let pair = |block: GapBlock| (block.start, block.end);
+    (
+        found.cumulative.next().since(PEERS_TSN),
+        found.window,
+        found.blocks().map(pair).collect(),
+        found.duplicates().count(),
+    )
+}
+
+/// RFC9260-5.1-18, RFC9260-6.2-8.
+#[test]
+fn the_first_packet_and_each_second_one_is_acknowledged_at_once_and_others_within_the_delay() {
+    let (mut script, _) = Script::established(Config::default());
+    script.peer(&[Chunk::Data(data(0, b"a"))]);
+    assert_eq!(sack(&script.one()).0, 1);
+    script.peer(&[Chunk::Data(data(1, b"b")), Chunk::Data(data(2, b"c"))]);
+    script.nothing();
+    script.peer(&[Chunk::Data(data(3, b"d"))]);
+    assert_eq!(sack(&script.one()).0, 4);
+    script.peer(&[Chunk::Data(data(4, b"e"))]);
+    let before = script.now;
+    script.wait();
+    assert_eq!(script.now - before, millis(200));
+    assert_eq!(sack(&script.one()).0, 5);
+    assert_eq!(script.shown, b"abcde");
+    // RFC9260-6.2-20: the I bit.
+    let immediate = Data {
+        immediate: true,
+        ..data(5, b"f")
+    };
+    script.peer(&[Chunk::Data(immediate)]);
+    assert_eq!(sack(&script.one()).0, 6);
+}
+
+/// RFC9260-6.7-1, RFC9260-6.2-21, RFC9260-6.2-23, RFC9260-7.2.4-1: and each message is shown once, at once.
+#[test]
+fn gaps_and_duplicates_are_told_at_once() {
+    let (mut script, _) = Script::established(Config::default());
+    script.peer(&[Chunk::Data(data(0, b"a"))]);
+    script.sent();
+    script.peer(&[Chunk::Data(data(2, b"c"))]);
+    assert_eq!(sack(&script.one()).2, [(2, 2)]);
+    script.peer(&[Chunk::Data(data(2, b"c"))]);
+    assert_eq!(sack(&script.one()).3, 1);
+    script.peer(&[Chunk::Data(data(1, b"b"))]);
+    let (cumulative, _, blocks, duplicates) = sack(&script.one());
+    assert_eq!((cumulative, blocks.len(), duplicates), (3, 0, 0));
+    assert_eq!(script.shown, b"acb");
+}
+
+/// RFC9260-6.1-21: a SACK goes along with data.
+#[test]
+fn a_sack_that_may_wait_goes_with_data() {
+    let (mut script, id) = Script::established(Config::default());
+    for number in 0..2 {
+        script.peer(&[Chunk::Data(data(number, b"a"))]);
+    }
+    script.sent();
+    script.peer(&[Chunk::Data(data(2, b"a"))]);
+    script.post(id, 100);
+    let sent = script.one();
+    assert_eq!(sack(&sent).0, 3);
+    assert_eq!(sent.data(script.tsn), [0]);
+    script.now += millis(300);
+    script.stack.advance(script.now);
+    script.nothing();
+}
+
+/// RFC9260-6.5-2, RFC9260-6.5-3.
+#[test]
+fn data_of_a_stream_that_there_is_not_is_acknowledged_and_dropped() {
+    let (mut script, _) = Script::established(Config::default());
+    let wrong = Data {
+        stream: 10,
+        ..data(0, b"a")
+    };
+    script.peer(&[Chunk::Data(wrong)]);
+    let sent = script.one();
+    let causes = causes(&[Cause::InvalidStream(10)]);
+    assert!(sent.chunks().contains(&error(&causes)));
+    assert_eq!(sack(&sent).0, 1);
+    assert!(script.shown.is_empty());
+}
+
+/// RFC9260-6.2-36; and what this stack does not take.
+#[test]
+fn empty_and_ordered_data_ends_the_association() {
+    let ordered = Data {
+        unordered: false,
+        ..data(0, b"a")
+    };
+    for (wrong, code) in [(data(0, b""), 9), (ordered, 13)] {
+        let (mut script, id) = Script::established(Config::default());
+        script.peer(&[Chunk::Data(wrong)]);
+        let sent = script.one();
+        let (reflected, cause) = sent.abort();
+        assert_eq!((reflected, cause.unwrap().code()), (false, Some(code)));
+        assert_eq!(sent.tag(), PEERS_TAG);
+        assert!(matches!(
+            script.event(),
+            Event::Failed(Failure::Violation(_))
+        ));
+        assert_eq!(script.stack.info(id), None);
+    }
+}
+
+/// RFC9260-6.9-1, RFC9260-6.9-15.
+#[test]
+fn fragments_are_shown_when_they_are_whole() {
+    let (mut script, id) = Script::established(Config::default());
+    let part = |number, begin, end| {
+        Chunk::Data(Data {
+            begin,
+            end,
+            ..data(number, b"xy")
+        })
+    };
+    script.peer(&[part(2, false, true)]);
+    script.peer(&[part(0, true, false)]);
+    assert!(script.shown.is_empty());
+    script.peer(&[part(1, false, false)]);
+    assert_eq!(script.shown, b"x");
+    assert_eq!(script.info(id).held, 6);
+}
+
+/// RFC9260-6.2-2, RFC9260-6.2-4, RFC9260-6.2-5, RFC9260-6.2-11, RFC9260-6.2-25.
+#[test]
+fn a_closed_window_takes_what_fills_gaps_and_opens_when_messages_are_consumed() {
+    let (mut script, id) = Script::established(Config {
+        receive_window: 2_000,
+        ..Config::default()
+    });
+    let payload = [b'x'; 1000];
+    script.peer(&[Chunk::Data(data(0, &payload))]);
+    assert_eq!(sack(&script.one()).1, 1_000);
+    script.peer(&[Chunk::Data(data(2, &payload))]);
+    assert_eq!(sack(&script.one()).1, 0);
+    script.peer(&[Chunk::Data(data(3, &payload))]);
+    let (cumulative, window, blocks, _) = sack(&script.one());
+    assert_eq!((cumulative, window, blocks), (1, 0, vec![(2, 2)]));
+    script.peer(&[Chunk::Data(data(1, &payload))]);
+    assert_eq!(sack(&script.one()).0, 3);
+    assert_eq!(script.shown.len(), 3);
+    script.stack.consumed(script.now, id, 1_000);
+    script.nothing();
+    script.stack.consumed(script.now, id, 1_000);
+    assert_eq!(sack(&script.one()).1, 1_000);
+}
+
+/// RFC9260-3.2-1 and following: the two highest bits.
+#[test]
+fn unknown_chunks_are_reported_as_they_ask() {
+    let (mut script, _) = Script::established(Config::default());
+    for (kind, report, is_told, goes_on) in [
+        (0x3f, Report::Stop, false, false),
+        (0x7f, Report::StopAndReport, true, false),
+        (0xbf, Report::Skip, false, true),
+        (0xff, Report::SkipAndReport, true, true),
+    ] {
+        let whole = [kind, 0, 0, 6, 1, 2];
+        let unknown = Chunk::Unknown {
+            report,
+            whole: &whole,
+        };
+        script.peer(&[unknown, Chunk::Heartbeat(b"beat")]);
+        let causes = causes(&[Cause::UnrecognizedChunk(&whole)]);
+        let expected = [
+            (is_told, error(&causes)),
+            (goes_on, Chunk::HeartbeatAck(b"beat")),
+        ];
+        let expected = expected.iter().filter(|(is_there, _)| *is_there);
+        let expected: Vec<_> = expected.map(|(_, chunk)| *chunk).collect();
+        // RFC9260-12.4-2: in one packet.
+        let sent = script.sent();
+        assert!(sent.len() <= 1);
+        let found = sent.first().map(Sent::chunks).unwrap_or_default();
+        assert_eq!(found, expected, "{kind:#x}");
+    }
+}

@@ -1,0 +1,148 @@
+use userspace_sctp::chunk::{Chunk, Init};
+use userspace_sctp::parameter::Parameter;
+use userspace_sctp::{Config, ConnectError, Ends, Event, State};
+
+use crate::script::{COOKIE, PEERS_TAG, Script, ends, init, local, parameters, remote};
+
+/// RFC9260-8.5-2, RFC9260-8.5-3, RFC9260-8.5.1-3.
+#[test]
+fn a_packet_with_another_tag_is_dropped() {
+    let (mut script, id) = Script::established(Config::default());
+    for tag in [script.tag ^ 1, PEERS_TAG, 0] {
+        let shutdown = Chunk::Shutdown {
+            cumulative: script.tsn.previous(),
+        };
+        script.peer_with(tag, remote(), &[shutdown]);
+        script.nothing();
+        assert_eq!(script.state(id), State::Established);
+    }
+    assert_eq!(script.stack.counters().wrong_tags, 3);
+}
+
+/// RFC9260-8.4-10, RFC9260-8.4-11; but an ABORT with an association's tag would end it.
+#[test]
+fn strangers_are_answered_and_another_address_of_a_peer_is_not() {
+    let (mut script, id) = Script::established(Config::default());
+    let other = "198.18.0.9:5001".parse().unwrap();
+    script.peer_with(77, other, &[Chunk::Heartbeat(b"beat")]);
+    let sent = script.one();
+    assert!(sent.abort().0);
+    assert_eq!((sent.tag(), sent.to), (77, other));
+    let tag = script.tag;
+    script.peer_with(tag, other, &[Chunk::Heartbeat(b"beat")]);
+    script.nothing();
+    assert_eq!(script.state(id), State::Established);
+}
+
+/// The bounds: answers a second, and answers that wait.
+#[test]
+fn answers_to_strangers_are_bounded() {
+    let mut script = Script::new(Config {
+        answers_per_second: 100,
+        ..Config::default()
+    });
+    for tag in 1..1000 {
+        script.peer_with(tag, remote(), &[Chunk::Heartbeat(b"beat")]);
+    }
+    assert_eq!(script.sent().len(), 10);
+    script.stack.listen(local()).unwrap();
+    for tag in 1..1000 {
+        script.peer(&[Chunk::Init(Init { tag, ..init(&[]) })]);
+    }
+    assert_eq!(script.sent().len(), 64);
+    assert_eq!(script.stack.counters().answers_dropped, 999 - 64);
+}
+
+/// RFC9260-5.1.2-6: an INIT ACK from another address that names the one that we know.
+#[test]
+fn an_init_ack_from_another_address_is_known_by_the_addresses_in_it() {
+    let mut script = Script::new(Config::default());
+    script.connect();
+    let other = "198.18.0.9:5001".parse().unwrap();
+    let parameters = parameters(&[
+        Parameter::StateCookie(COOKIE),
+        Parameter::Address(remote().ip()),
+    ]);
+    let tag = script.tag;
+    script.peer_with(tag, other, &[Chunk::InitAck(init(&parameters))]);
+    let sent = script.one();
+    assert_eq!(
+        (sent.only(), sent.to),
+        (Chunk::CookieEcho(COOKIE), remote())
+    );
+}
+
+#[test]
+fn ends_that_can_t_be_or_are_in_use_are_refused() {
+    let (mut script, _) = Script::established(Config {
+        associations: 1,
+        ..Config::default()
+    });
+    let now = script.now;
+    let in_use = script.stack.connect(now, ends());
+    assert_eq!(in_use, Err(ConnectError::InUse { ends: ends() }));
+    for wrong in [
+        "198.18.0.2:0",
+        "224.0.0.1:5",
+        "0.0.0.0:5",
+        "[2001:db8::1]:5",
+    ] {
+        let ends = Ends {
+            local: local(),
+            remote: wrong.parse().unwrap(),
+        };
+        let refused = script.stack.connect(now, ends);
+        assert_eq!(refused, Err(ConnectError::BadEnds { ends }), "{wrong}");
+    }
+    let ends = Ends {
+        local: local(),
+        remote: "198.18.0.3:1".parse().unwrap(),
+    };
+    let full = script.stack.connect(now, ends);
+    assert_eq!(full, Err(ConnectError::TooMany { limit: 1 }));
+    script.no_event();
+}
+
+/// Listening to any address of a family.
+#[test]
+fn an_unspecified_address_listens_to_all_of_its_family() {
+    let mut script = Script::new(Config::default());
+    let any = "0.0.0.0:5000".parse().unwrap();
+    script.stack.listen(any).unwrap();
+    assert!(script.stack.listen(any).is_err());
+    script.peer(&[Chunk::Init(init(&[]))]);
+    assert!(matches!(script.one().only(), Chunk::InitAck(_)));
+    assert!(script.stack.unlisten(any));
+    script.peer(&[Chunk::Init(init(&[]))]);
+    assert!(!script.one().abort().0, "RFC9260-8.4-4");
+}
+
+/// The peer's INIT was answered while somebody listened.
+#[test]
+fn an_incoming_association_is_told_before_what_happens_to_it() {
+    let mut script = Script::new(Config::default());
+    script.stack.listen(local()).unwrap();
+    script.peer(&[Chunk::Init(init(&[]))]);
+    let sent = script.one();
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
+        panic!("{ack:?}");
+    };
+    script.tag = ack.tag;
+    let shutdown = Chunk::Shutdown {
+        cumulative: ack.initial_tsn.previous(),
+    };
+    let message = Chunk::Data(crate::script::data(0, b"m"));
+    script.peer(&[Chunk::CookieEcho(cookie), message, shutdown]);
+    assert_eq!(script.shown, b"m", "RFC9260-3.3.11-1");
+    let events = std::iter::from_fn(|| script.stack.poll_event());
+    let events: Vec<_> = events.map(|(_, event)| event).collect();
+    assert!(matches!(
+        events[..],
+        [Event::Incoming(_), Event::PeerClosed]
+    ));
+    let sent = script.one();
+    assert_eq!(sent.chunks()[0], Chunk::CookieAck, "RFC9260-5.1.5-8");
+}
