@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use userspace_sctp::chunk::Chunk;
 use userspace_sctp::cookie::Secret;
 use userspace_sctp::packet::{Header, Packet, Writer, verify};
+use userspace_sctp::{Config, Ends, Stack};
 
 /// Bytes that look like chunks more often than random ones do.
 fn chunks() -> impl Strategy<Value = Vec<u8>> {
@@ -53,7 +54,63 @@ fn read(bytes: &[u8]) -> Vec<Chunk<'_>> {
     chunks
 }
 
+const LOCAL: [u8; 4] = [198, 18, 0, 1];
+const REMOTE: [u8; 4] = [198, 18, 0, 2];
+
+/// Moves packets between two stacks until none is left. Gives the tags of the last packets.
+fn settle(stacks: &mut [Stack<Vec<u8>>; 2], now: Duration) -> [u32; 2] {
+    let (mut tags, mut out, mut is_moving) = ([0; 2], [0; 1500], true);
+    while is_moving {
+        is_moving = false;
+        for from in 0..2 {
+            while let Some(sent) = stacks[from].poll_transmit(now, &mut out) {
+                is_moving = true;
+                let packet = &out[..sent.len];
+                tags[1 - from] = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
+                let Ends { local, remote } = sent.ends;
+                stacks[1 - from].receive(now, remote.ip(), local.ip(), packet, |_, _| {});
+            }
+        }
+    }
+    tags
+}
+
 proptest! {
+    /// With the right tag: whatever chunks come, and whatever follows, the stack goes on.
+    #[test]
+    fn any_chunks_can_come_to_an_association(bodies in prop::collection::vec(chunks(), 1..6), closes in any::<bool>()) {
+        let mut now = Duration::ZERO;
+        let make = |key| Stack::<Vec<u8>>::new(Config::default(), [key; 16], Duration::ZERO);
+        let mut stacks = [make(1), make(2)];
+        stacks[1].listen((LOCAL, 5000).into()).unwrap();
+        let ends = Ends { local: (REMOTE, 5000).into(), remote: (LOCAL, 5000).into() };
+        stacks[0].connect(now, ends).unwrap();
+        let [_, tag] = settle(&mut stacks, now);
+        let id = stacks[1].associations().next().unwrap();
+        if closes {
+            stacks[1].close(now, id);
+        }
+        for body in bodies {
+            let mut bytes = [0; 4096];
+            let header = Header { source: 5000, destination: 5000, tag };
+            let len = Writer::new(&mut bytes, header).unwrap().finish();
+            let mut bytes = [&bytes[..len], &body].concat();
+            bytes[8..12].fill(0);
+            let crc = rnic_crc::append(0, &bytes);
+            bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+            stacks[1].receive(now, LOCAL.into(), REMOTE.into(), &bytes, |_, _| {});
+            settle(&mut stacks, now);
+            now += Duration::from_millis(700);
+            stacks.iter_mut().for_each(|stack| stack.advance(now));
+        }
+        prop_assert!(stacks[1].associations().count() <= 1);
+        while let Some(next) = stacks[1].next_deadline().filter(|at| *at < Duration::from_secs(400)) {
+            stacks[1].advance(next);
+            let mut out = [0; 1500];
+            while stacks[1].poll_transmit(next, &mut out).is_some() {}
+        }
+    }
+
     #[test]
     fn any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = (verify(&bytes), read(&bytes));
