@@ -11,7 +11,7 @@ use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::Endpoint;
 use rnic_tests::{tool, wait};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
-use userspace_tcp::checksum;
+use userspace_net::checksum;
 
 const PORT: u16 = 18515;
 

@@ -2,7 +2,7 @@
 //! acknowledgment that is due may wait for later segments. It is not asked by connection, because of many that
 //! share a host's link none is fast by itself, and together they bring as many acknowledgments.
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// So many segments in a stretch or more are a fast stream: 3 Gbit/s of full Ethernet frames.
 const STREAM: u32 = 8;

@@ -16,11 +16,12 @@ mod tests;
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::config::{Config, CongestionControl};
 use crate::pacing::Pace;
 use crate::rate::Losses;
 use crate::seq::Position;
-use crate::time::Instant;
 pub(crate) use bbr::Ack as ModelAck;
 use bbr::{Bbr, Setup};
 use cubic::Cubic;

@@ -20,6 +20,8 @@ mod urgent;
 
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant};
+
 use crate::config::{Config, ConnOptions};
 use crate::congestion::Congestion;
 use crate::effects::Env;
@@ -35,9 +37,7 @@ use crate::resent::Resent;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
 use crate::slab::Named;
-use crate::time::Instant;
 use crate::tlp::Tlp;
-use crate::tuple::{Endpoint, FourTuple};
 use clock::Clock;
 use ecn::EcnAgreement;
 pub(crate) use handshake::peer_mss;

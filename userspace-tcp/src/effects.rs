@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use userspace_net::{FourTuple, Instant};
+
 use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::connection::clock;
@@ -13,8 +15,6 @@ use crate::options::Timestamps;
 use crate::pool::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
-use crate::time::Instant;
-use crate::tuple::FourTuple;
 
 /// Most answers to strangers that wait for the link; more are not sent.
 const ANSWERS_WAITING_MAX: usize = 256;

@@ -13,12 +13,13 @@ mod window;
 use std::ops::Range;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::interface::{NewRange, NewRanges};
 use crate::options::SackBlocks;
 use crate::pool::RangePool;
 use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space, StreamOffset};
-use crate::time::Instant;
 use due::AckDue;
 use echo::Echo;
 pub(crate) use echo::EchoMode;

@@ -5,13 +5,11 @@ use std::fmt;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Duration;
 
-use crate::checksum::PartialSum;
-use crate::ecn::Ecn;
+use userspace_net::{Ecn, Endpoint, FourTuple, Instant, checksum::PartialSum};
+
 use crate::options::Timestamps;
 use crate::segment::TcpHeader;
 use crate::seq::{SeqNum, StreamOffset};
-use crate::time::Instant;
-use crate::tuple::{Endpoint, FourTuple};
 
 /// Names a connection of one [`crate::Stack`]. A name is never used again: after the connection is
 /// gone every call with it says so.

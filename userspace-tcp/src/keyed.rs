@@ -10,10 +10,10 @@ use std::net::IpAddr;
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
+use userspace_net::{Endpoint, FourTuple, Instant};
+
 use crate::flow_table::FlowHash;
 use crate::seq::SeqNum;
-use crate::time::Instant;
-use crate::tuple::{Endpoint, FourTuple};
 
 /// One tick of the clock M of RFC 6528 section 3.
 const ISN_TICK_NANOS: u64 = 4_000;

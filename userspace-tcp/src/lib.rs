@@ -54,7 +54,8 @@
 //! # Example
 //!
 //! ```
-//! use userspace_tcp::{Config, Endpoint, Instant, Stack};
+//! use userspace_net::{Endpoint, Instant};
+//! use userspace_tcp::{Config, Stack};
 //!
 //! // Buffers are the caller's: here they are vectors.
 //! let mut stack = Stack::<Vec<u8>>::new(Config::default(), [7; 16], Instant::ZERO);
@@ -66,11 +67,9 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
-pub mod checksum;
 mod config;
 mod congestion;
 mod connection;
-mod ecn;
 mod effects;
 mod flow_table;
 mod frto;
@@ -100,13 +99,10 @@ mod slab;
 mod stack;
 pub mod stream;
 mod syn_cookie;
-pub mod time;
 mod tlp;
-mod tuple;
 mod wheel;
 
 pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
-pub use ecn::Ecn;
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, FlowHint, IcmpError, InOrder,
     Info, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId,
@@ -120,5 +116,3 @@ pub use resource_usage::ResourceUsage;
 pub use segment::{CoalescedInfo, Flags, ParseError, Segment, TcpHeader};
 pub use seq::{SeqNum, StreamOffset};
 pub use stack::{Posting, Stack};
-pub use time::Instant;
-pub use tuple::{Endpoint, FourTuple};

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 const NANOS: u64 = 1_000_000_000;
 

@@ -4,13 +4,12 @@
 //! before, one behind the other. What all of a burst say alike is given once, and no segment is more than
 //! what it differs in. All others are given whole.
 
-use crate::checksum::PartialSum;
-use crate::ecn::Ecn;
+use userspace_net::{Ecn, FourTuple, checksum::PartialSum};
+
 use crate::interface::{ConnId, Payload, SegmentId, Transmit};
 use crate::options::{Options, Timestamps};
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
-use crate::tuple::FourTuple;
 
 /// The link that segments go out to.
 pub trait Link<B> {

@@ -6,9 +6,10 @@
 #[cfg(test)]
 mod tests;
 
+use userspace_net::Endpoint;
+
 use crate::flow_table::FlowTable;
 use crate::keyed::Secret;
-use crate::tuple::Endpoint;
 
 /// Local ends in use.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// How long a round trip counts at least, in nanoseconds.
 const WINDOW: u64 = 150_000_000_000;

@@ -7,7 +7,7 @@ mod tests;
 
 use std::net::IpAddr;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// Hosts that are remembered. Two that meet at a place forget each other, which does no more than
 /// make the path doubted as if there were no others.

@@ -3,7 +3,8 @@
 //! What is emitted is padded with NOPs in front of each option so that 32-bit values are aligned,
 //! and so that an option list of one kind always has the same length.
 
-use crate::checksum::{self, PartialSum};
+use userspace_net::checksum::{self, PartialSum};
+
 use crate::seq::SeqNum;
 
 /// Most SACK blocks that fit the 40 option bytes (RFC 2018 section 3).

@@ -25,12 +25,12 @@ pub(crate) use delivered::Delivered;
 pub(crate) use fin::Fin;
 pub(crate) use slot::Slot;
 
-use crate::checksum::PartialSum;
+use userspace_net::{Instant, checksum::PartialSum};
+
 use crate::interface::{Outgoing, Payload, SegmentId};
 use crate::pool::QueuePool;
 use crate::rate::RateSampler;
 use crate::seq::{Position, SeqNum, Space};
-use crate::time::Instant;
 use delivered::Arrived;
 use list::List;
 use ring::Ring;

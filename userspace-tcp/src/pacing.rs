@@ -10,7 +10,7 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// Where a window is paced, a quantum is what goes in this time, but at least [`QUANTUM_SEGMENTS`].
 const QUANTUM_TIME: Duration = Duration::from_millis(1);

@@ -9,9 +9,10 @@ mod tests;
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::config::Config;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// IPv6 needs no smaller packets than this (RFC 8201 section 4).
 const MIN_V6: u32 = 1280;

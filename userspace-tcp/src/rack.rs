@@ -5,10 +5,11 @@
 #[cfg(test)]
 mod tests;
 
+use userspace_net::Instant;
+
 use crate::min_rtt::MinRtt;
 use crate::outbound::Delivered;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// DupThresh (RFC 6675 section 2).
 pub(crate) const DUP_THRESH: u32 = 3;

@@ -8,9 +8,10 @@
 #[cfg(test)]
 mod tests;
 
+use userspace_net::Instant;
+
 use crate::outbound::Delivered;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// Eras that are known: those of four windows, if nothing is lost.
 const ERAS: usize = 64;

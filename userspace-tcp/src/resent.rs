@@ -5,8 +5,9 @@
 #[cfg(test)]
 mod tests;
 
+use userspace_net::Instant;
+
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// Most separate ranges that are kept; with more, reports of duplicates prove nothing.
 const RANGES_MAX: usize = 4;

@@ -1,7 +1,7 @@
 //! The TCP header (RFC 9293 section 3.1): bytes to a typed value once, and back.
 //!
 //! A [`Segment`] that exists has a sound header; nothing behind this module checks a length again.
-//! The checksum is not looked at here (see [`crate::checksum`]): a link may have done it.
+//! The checksum is not looked at here (see [`userspace_net::checksum`]): a link may have done it.
 
 #[cfg(test)]
 mod tests;
@@ -9,11 +9,14 @@ mod tests;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-use crate::checksum::PartialSum;
-use crate::ecn::Ecn;
+use userspace_net::{Ecn, checksum::PartialSum};
+
 use crate::interface::SegmentRun;
 use crate::options::Options;
 use crate::seq::SeqNum;
+
+/// TCP in the protocol field of an IP header, and in the pseudo-header of its checksum.
+pub const PROTOCOL_TCP: u8 = 6;
 
 /// Bytes of a header without options.
 pub const HEADER_MIN: usize = 20;

@@ -14,6 +14,8 @@ mod tests;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant, earlier};
+
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions, KeepAlive};
 use crate::connection::{Connection, Seed};
@@ -31,8 +33,6 @@ use crate::pool::Pools;
 use crate::resource_usage::ResourceUsage;
 use crate::seq::SeqNum;
 use crate::slab::{Named, Slab};
-use crate::time::{Instant, earlier};
-use crate::tuple::{Endpoint, FourTuple};
 use crate::wheel::Wheel;
 use delayed_acks::DelayedAcks;
 pub use posting::Posting;

@@ -11,14 +11,14 @@ mod tests;
 
 use std::time::Duration;
 
+use userspace_net::{FourTuple, Instant};
+
 use crate::config::Config;
 use crate::inbound::WINDOW_SHIFT_MAX;
 use crate::keyed::Secret;
 use crate::options::{Options, Timestamps};
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
-use crate::time::Instant;
-use crate::tuple::FourTuple;
 
 /// A cookie tells in which of four such periods it was made.
 const PERIOD: Duration = Duration::from_secs(64);

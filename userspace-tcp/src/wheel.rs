@@ -14,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// A tick is 2^14 nanoseconds.
 const TICK_BITS: u32 = 14;

@@ -14,11 +14,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness::{Network, Plan, Random};
-use userspace_tcp::checksum::PartialSum;
+use userspace_net::checksum::PartialSum;
+use userspace_net::{Ecn, Endpoint, FourTuple, Instant};
 use userspace_tcp::{
-    BurstHead, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Ecn, Endpoint, Event,
-    Flags, FourTuple, IcmpError, Instant, KeepAlive, Link, Outgoing, SackBlock, Segment, SegmentId,
-    SendCapacity, SendError, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
+    BurstHead, BurstSegment, Config, CongestionControl, ConnId, ConnOptions, Event, Flags,
+    IcmpError, KeepAlive, Link, Outgoing, SackBlock, Segment, SegmentId, SendCapacity, SendError,
+    SeqNum, Stack, TcpHeader, Timestamps, Transmit,
 };
 
 const CONTROLS: [CongestionControl; 4] = [

@@ -5,9 +5,10 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant as Clock};
 
+use userspace_net::{Endpoint, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Flags, FourTuple, Instant, Options, Outgoing, SackBlock,
-    Segment, SeqNum, Stack, TcpHeader, Timestamps, checksum,
+    Config, ConnId, ConnOptions, Flags, Options, Outgoing, SackBlock, Segment, SeqNum, Stack,
+    TcpHeader, Timestamps,
 };
 
 const SMSS: u32 = 1448;

@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use harness::{Endpoint, Link, Network, Plan, Random};
-use userspace_tcp::{Config, TcpHeader};
-use userspace_tcp::{ConnOptions, Endpoint as End, Flags, FourTuple, Options, Segment, SeqNum};
+use userspace_net::{Endpoint as End, FourTuple};
+use userspace_tcp::{Config, ConnOptions, Flags, Options, Segment, SeqNum, TcpHeader};
 
 const FLOOD: u64 = 100_000;
 const BACKLOG: usize = 10;

@@ -9,8 +9,9 @@ mod harness;
 use std::time::Duration;
 
 use harness::passive::{Passive, header, peer_seq};
+use userspace_net::Ecn;
 use userspace_tcp::{
-    Config, DeferredAck, Ecn, Flags, InOrder, Options, SackBlock, Segment, SegmentRun, TcpHeader,
+    Config, DeferredAck, Flags, InOrder, Options, SackBlock, Segment, SegmentRun, TcpHeader,
     Timestamps,
 };
 

@@ -8,7 +8,7 @@ use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::{KnownFlows, Steering};
 use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
-use userspace_tcp::FourTuple;
+use userspace_net::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
 use crate::core::Parts;
@@ -141,7 +141,7 @@ impl Opened {
         let frame_bytes = self.umem.frame_capacity();
         let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
         let shard_config = shard_config(&config, (self.shard, &self.vlans), interface.defaults)?;
-        let zero = userspace_tcp::Instant::ZERO;
+        let zero = userspace_net::Instant::ZERO;
         let queues = self.queues.len();
         let ports: Vec<_> = self.queues.into_iter().map(DevicePort::Queue).collect();
         let mut shard = match ports.is_empty() {

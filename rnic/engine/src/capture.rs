@@ -11,7 +11,7 @@
 use rnic_ipc::capture::{Direction, Filter};
 use rnic_net::Flow;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Umem};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 /// Takes copies of frames. Called on the shard's core: it must not block.
 pub trait Capture: Send + std::fmt::Debug {

@@ -16,7 +16,8 @@ use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
-use userspace_tcp::{ConnId, FourTuple, Instant, TIMESTAMPS_LEN};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::{ConnId, TIMESTAMPS_LEN};
 
 pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE, Placed};
 #[cfg(test)]

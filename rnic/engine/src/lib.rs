@@ -10,7 +10,7 @@
 //! ```
 //! use rnic_engine::shard::{Shard, ShardConfig};
 //! use rnic_xsk::{ChunkSize, MemoryPort, Umem};
-//! use userspace_tcp::Instant;
+//! use userspace_net::Instant;
 //!
 //! let (umem, pool) = Umem::heap(64, ChunkSize::Bytes2048);
 //! let (port, _far_end) = MemoryPort::pair(&umem, &umem, 16);

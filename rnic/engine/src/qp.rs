@@ -43,7 +43,7 @@ use rnic_proto::rdmap::Stream;
 use rnic_proto::rdmap::stream::StreamConfig;
 use rnic_proto::{Bytes, Gather};
 
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::cq::CqTable;
 use crate::srq::SrqTable;

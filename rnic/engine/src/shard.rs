@@ -33,7 +33,7 @@ use std::time::Duration;
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::QpNum;
 use rnic_xsk::{FramePool, Port, Umem};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 #[cfg(doc)]
 use userspace_tcp::Stack;
 

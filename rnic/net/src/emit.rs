@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use userspace_tcp::checksum::{self, PartialSum};
-use userspace_tcp::segment::CHECKSUM_OFFSET;
-use userspace_tcp::{Ecn, FourTuple, TcpHeader};
+use userspace_net::checksum::{self, PartialSum};
+use userspace_net::{Ecn, FourTuple};
+use userspace_tcp::TcpHeader;
+use userspace_tcp::segment::{CHECKSUM_OFFSET, PROTOCOL_TCP};
 
 use super::{
-    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, PROTOCOL_TCP,
-    Path, VLAN_TAG,
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, Path, VLAN_TAG,
 };
 
 /// The payload of a segment whose headers are to be written: it lies behind them already.
@@ -37,7 +37,8 @@ pub fn write_segment(
     let before = emit(path, source, destination, ecn, segment_len, out)?;
     let tcp = out.get_mut(before..before + tcp_len)?;
     let (_, header_sum) = header.emit_summed(tcp);
-    let sum = checksum::pseudo(source, destination, segment_len) + header_sum + payload.sum;
+    let sum =
+        checksum::pseudo(source, destination, PROTOCOL_TCP, segment_len) + header_sum + payload.sum;
     put(tcp, CHECKSUM_OFFSET, &checksum::fold(sum).to_be_bytes())?;
     Some(before + tcp_len)
 }

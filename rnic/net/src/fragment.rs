@@ -7,11 +7,12 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
-use userspace_tcp::checksum;
+use userspace_net::checksum;
+use userspace_tcp::segment::PROTOCOL_TCP;
 
 use super::{
     ETHERNET_HEADER, FRAGMENT_HEADER, FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV6_HEADER,
-    IPV6_MORE, PROTOCOL_FRAGMENT, PROTOCOL_TCP,
+    IPV6_MORE, PROTOCOL_FRAGMENT,
 };
 
 #[cfg(test)]

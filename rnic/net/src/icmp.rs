@@ -6,11 +6,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use userspace_tcp::{Endpoint, FourTuple, IcmpError, SeqNum, checksum};
+use userspace_net::{Endpoint, FourTuple, checksum};
+use userspace_tcp::segment::PROTOCOL_TCP;
+use userspace_tcp::{IcmpError, SeqNum};
 
 use super::{
     FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
-    PROTOCOL_TCP,
 };
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ const HEADERS_MAX: usize = 96;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
-const PROTOCOL_TCP: u8 = 6;
 /// The next header of IPv6 that says: a Fragment header follows (RFC 8200 section 4.5).
 const PROTOCOL_FRAGMENT: u8 = 44;
 /// Bytes of IPv6's Fragment header.

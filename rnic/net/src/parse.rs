@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use userspace_tcp::checksum::{self, PartialSum};
-use userspace_tcp::{Ecn, Endpoint, FourTuple};
+use userspace_net::checksum::{self, PartialSum};
+use userspace_net::{Ecn, Endpoint, FourTuple};
+use userspace_tcp::segment::PROTOCOL_TCP;
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
     FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV4_OFFSET, IPV6_HEADER, IPV6_MORE, IPV6_OFFSET,
-    PROTOCOL_FRAGMENT, PROTOCOL_TCP, Path, PathDefaults, TCP_HEADER, VLAN_TAG,
+    PROTOCOL_FRAGMENT, Path, PathDefaults, TCP_HEADER, VLAN_TAG,
 };
 
 /// What a frame with a whole TCP segment told.
@@ -96,7 +97,7 @@ pub fn parse_parts(
     }
     let rest = within(rest, ip.data.end - end);
     let right = || {
-        let sum = checksum::pseudo(ip.source, ip.destination, ip.data.len())
+        let sum = checksum::pseudo(ip.source, ip.destination, PROTOCOL_TCP, ip.data.len())
             + sum_parts(segment, rest, rnic_crc::sum);
         sum.folded() == u16::MAX
     };

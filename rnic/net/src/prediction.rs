@@ -7,7 +7,8 @@
 
 use std::ops::Range;
 
-use userspace_tcp::checksum;
+use userspace_net::checksum;
+use userspace_tcp::segment::PROTOCOL_TCP;
 use userspace_tcp::{Flags, SeqNum};
 
 use super::parse::{Ip, Link, array, sum_parts, within};
@@ -138,7 +139,7 @@ impl HeaderPrediction {
         // The flags are summed as they come, with the header's length.
         let mut summed = bytes;
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
-        let pseudo = checksum::pseudo(found.source, found.destination, 0);
+        let pseudo = checksum::pseudo(found.source, found.destination, PROTOCOL_TCP, 0);
         Some(Self {
             bytes,
             mask,

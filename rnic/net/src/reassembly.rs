@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
-use userspace_tcp::{Ecn, Instant};
+use userspace_net::{Ecn, Instant};
 
 use super::parse::{Ip, Link, Part};
 use super::{

@@ -1,4 +1,5 @@
-use userspace_tcp::{Ecn, Endpoint, Flags, FourTuple, TcpHeader, checksum};
+use userspace_net::{Ecn, Endpoint, FourTuple, checksum};
+use userspace_tcp::{Flags, TcpHeader};
 
 use super::*;
 

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use userspace_net::{FourTuple, Instant};
 use userspace_tcp::stream::{ByteReader, ByteWriter, Memory};
-use userspace_tcp::{ConnId, Event, FourTuple, Instant, Received, SoftError, Stack};
+use userspace_tcp::{ConnId, Event, Received, SoftError, Stack};
 
 use crate::errno::Errno;
 

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libc::{c_int, iovec, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
-use userspace_tcp::Endpoint;
+use userspace_net::Endpoint;
 
 use crate::errno::{Result, fail};
 

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use libc::{c_int, c_short};
-use userspace_tcp::{ConnectError, Endpoint, FourTuple};
+use userspace_net::{Endpoint, FourTuple};
+use userspace_tcp::ConnectError;
 
 use crate::connection::{Connection, Stage};
 use crate::errno::{Errno, Result, fail};

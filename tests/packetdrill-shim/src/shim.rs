@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use libc::c_int;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::errno::{Errno, Result, fail};
 use crate::settings::Settings;

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use libc::c_int;
 use rnic_net::{Identification, PathDefaults};
-use userspace_tcp::{
-    ConnId, ConnOptions, Endpoint, Event, FourTuple, Instant, Segment, Stack, Transmit,
-};
+use userspace_net::{Endpoint, FourTuple, Instant};
+use userspace_tcp::{ConnId, ConnOptions, Event, Segment, Stack, Transmit};
 
 use crate::connection::{Buffer, Choices, Connection, Heap};
 use crate::errno::{Result, fail};

@@ -13,9 +13,8 @@ use std::time::Duration;
 use libc::{c_int, sockaddr_in, socklen_t};
 use rnic_net::{ETHERNET_HEADER, Path, PathDefaults, Payload};
 use rnic_packetdrill_shim::{Interface, packetdrill_interface_init};
-use userspace_tcp::{
-    Ecn, Endpoint, Flags, FourTuple, Options, Segment, SeqNum, TcpHeader, checksum,
-};
+use userspace_net::{Ecn, Endpoint, FourTuple, checksum};
+use userspace_tcp::{Flags, Options, Segment, SeqNum, TcpHeader};
 
 const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);

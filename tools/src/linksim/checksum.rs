@@ -1,6 +1,6 @@
 //! Internet checksums of packets (RFC 1071): checked before a packet is rewritten, set after.
 
-use userspace_tcp::checksum::{PartialSum, fold, sum};
+use userspace_net::checksum::{PartialSum, fold, sum};
 
 use super::packet::{Packet, Tcp, put_u16};
 

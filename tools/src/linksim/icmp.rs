@@ -5,7 +5,7 @@
 //! sent to, which its sender knows a way from.
 
 use rnic_xsk::Frame;
-use userspace_tcp::checksum::{fold, sum};
+use userspace_net::checksum::{fold, sum};
 
 use super::buffers::Buffers;
 use super::checksum;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use rnic_device::DeviceError;
 use rnic_device::host::Refusal;
-use userspace_tcp::{ConnectError, FourTuple, ListenError};
+use userspace_net::FourTuple;
+use userspace_tcp::{ConnectError, ListenError};
 
 /// Why it did not end well.
 #[derive(Debug, thiserror::Error)]

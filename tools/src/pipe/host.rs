@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rnic_device::host::{Interface, Netlink, Refusal, find_way, route_mtu};
 use rnic_net::Path;
-use userspace_tcp::{FourTuple, Instant};
+use userspace_net::{FourTuple, Instant};
 
 /// Peers whose route is asked for in a second, for whoever likes can send a SYN. Those beyond get
 /// the interface's MTU, which path MTU discovery corrects.

@@ -5,8 +5,9 @@ use rnic_device::host::{Interface, Sockets};
 use rnic_net::{DropReason, Fragments, Identification, Path, PathDefaults, Payload, Reassembly};
 use rnic_steering::Steering;
 use rnic_xsk::{Frame, Packet, Port, PortStatistics, XskPort};
+use userspace_net::Instant;
 use userspace_tcp::stream::Memory;
-use userspace_tcp::{ConnId, Instant, SegmentId, Stack, Transmit};
+use userspace_tcp::{ConnId, SegmentId, Stack, Transmit};
 
 use super::frames::Frames;
 use super::paths::{Paths, Way};

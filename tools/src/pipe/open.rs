@@ -11,7 +11,8 @@ use rnic_device::host::{
 };
 use rnic_net::{Path, TCP_HEADER, ip_header_len};
 use rnic_steering::{FloodLimits, Protocol};
-use userspace_tcp::{Config, FourTuple, Instant, KeepAlive};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::{Config, KeepAlive};
 
 use super::error::PipeError;
 use super::frames::Frames;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rnic_net::Path;
-use userspace_tcp::FourTuple;
+use userspace_net::FourTuple;
 
 /// Ways back that are remembered. More than the frames of one batch.
 const MOST: usize = 128;

@@ -157,8 +157,8 @@ impl Relay {
         }
     }
 
-    fn now(&self) -> userspace_tcp::Instant {
-        userspace_tcp::Instant::ZERO + self.begun.elapsed()
+    fn now(&self) -> userspace_net::Instant {
+        userspace_net::Instant::ZERO + self.begun.elapsed()
     }
 
     /// Everything once. False when there was nothing to do.
@@ -216,7 +216,7 @@ impl Relay {
     }
 
     /// Standard input goes to TCP, as far as that takes it.
-    fn read_input(&mut self, now: userspace_tcp::Instant) -> Result<bool, PipeError> {
+    fn read_input(&mut self, now: userspace_net::Instant) -> Result<bool, PipeError> {
         let Opened { frames, tcp, .. } = &mut self.parts;
         if tcp.stage != Stage::Open {
             return Ok(false);

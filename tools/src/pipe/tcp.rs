@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use rnic_net::{IcmpReport, Path, TCP_HEADER};
 use rnic_xsk::Frame;
+use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::stream::{ByteReader, ByteWriter};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, FourTuple, Instant, Segment, SoftError, Stack,
-    TIMESTAMPS_LEN,
+    Config, ConnId, ConnOptions, Event, Segment, SoftError, Stack, TIMESTAMPS_LEN,
 };
 
 use super::error::PipeError;

@@ -3,9 +3,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant, checksum::PartialSum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, ConnectError, Endpoint, Flags, FourTuple, Instant, Options,
-    Outgoing, SackBlock, Segment, SeqNum, Stack, TcpHeader, Timestamps, checksum::PartialSum,
+    Config, ConnId, ConnOptions, ConnectError, Flags, Options, Outgoing, SackBlock, Segment,
+    SeqNum, Stack, TcpHeader, Timestamps,
 };
 
 const OPTIONS: ConnOptions = ConnOptions { mss: 1460 };

@@ -17,10 +17,11 @@ mod probe_rtt;
 #[cfg(test)]
 mod tests;
 
+use userspace_net::Instant;
+
 use crate::pacing::Pace;
 use crate::rate::{Losses, RateSample};
 use crate::seq::Position;
-use crate::time::Instant;
 use bounds::{Latest, ShortTerm, Undo};
 use filter::{Aggregation, Recent};
 use full_pipe::FullPipe;

@@ -9,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// beta_cubic (section 4.6): what is left of the window after congestion.
 const BETA: f64 = 0.7;

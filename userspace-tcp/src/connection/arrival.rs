@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
+use userspace_net::{Ecn, Instant};
+
 use crate::config::Config;
-use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::inbound::Text;
 use crate::interface::{DeferredAck, Event, InOrder, Received, SegmentRun, State};
 use crate::options::Timestamps;
 use crate::segment::{Flags, Segment};
 use crate::seq::SeqNum;
-use crate::time::Instant;
 
 use super::Connection;
 use super::ack::Ack;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::options::Timestamps;
-use crate::time::Instant;
 
 /// RFC 7323 section 5.5: after so long an idle time the peer's clock may have wrapped.
 const RECENT_VALID: Duration = Duration::from_secs(24 * 24 * 3600);

@@ -1,5 +1,7 @@
 //! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 sections 3.5 and 3.10.7).
 
+use userspace_net::{Endpoint, FourTuple, Instant};
+
 use crate::config::{Config, CongestionControl};
 use crate::congestion::Congestion;
 use crate::effects::Env;
@@ -9,8 +11,6 @@ use crate::link::One;
 use crate::options::Options;
 use crate::segment::Segment;
 use crate::seq::SeqNum;
-use crate::time::Instant;
-use crate::tuple::{Endpoint, FourTuple};
 
 use super::timeout::Timer;
 use super::{Connection, Seed};

@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::config::KeepAlive;
 use crate::effects::Env;
 use crate::interface::{Event, State};
-use crate::time::Instant;
 
 use super::Connection;
 use super::timeout::Timer;

@@ -2,10 +2,11 @@
 //! rates, losses, and whether it was the application that had nothing to send
 //! (draft-ietf-ccwg-bbr-06 sections 4.1 and 5.2). Without such a one nothing here does anything.
 
+use userspace_net::Instant;
+
 use crate::config::Config;
 use crate::congestion::{ModelAck, Phase};
 use crate::outbound::Delivered;
-use crate::time::Instant;
 
 use super::Connection;
 use super::recovery::QueueTotals;

@@ -1,7 +1,8 @@
 //! The next segments to send (RFC 9293 section 3.7, RFC 6675 section 5).
 
+use userspace_net::{Ecn, Instant};
+
 use crate::config::{Config, CongestionControl};
-use crate::ecn::Ecn;
 use crate::interface::{Payload, State, Transmit};
 use crate::link::{BurstHead, Link};
 use crate::options::Timestamps;
@@ -9,7 +10,6 @@ use crate::outbound::{Given, Limits, Outgo};
 use crate::resent::Cause;
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
-use crate::time::Instant;
 
 use super::Connection;
 use super::timeout::Timer;

@@ -1,6 +1,8 @@
 //! What the path's MTU means for a connection: how large the next segment may be, which segments go
 //! out as IP fragments, and which were lost because of their size.
 
+use userspace_net::Instant;
+
 use crate::config::Config;
 use crate::congestion::Phase;
 use crate::effects::Env;
@@ -9,7 +11,6 @@ use crate::options::TIMESTAMPS_LEN;
 use crate::pmtu::PathMtu;
 use crate::segment::HEADER_MIN;
 use crate::seq::{Position, SeqNum};
-use crate::time::Instant;
 
 use super::Connection;
 

@@ -1,13 +1,14 @@
 //! What is lost, and recovering from it: by RACK where the peer has SACK (RFC 8985), else by
 //! duplicate ACKs (RFC 5681 section 3.2, RFC 6582).
 
+use userspace_net::Instant;
+
 use crate::congestion::{Delivery, Outstanding, Phase};
 use crate::frto::Step;
 use crate::options::Timestamps;
 use crate::outbound::Delivered;
 use crate::rack::DUP_THRESH;
 use crate::resent::Cause;
-use crate::time::Instant;
 use crate::tlp::{Answer, Verdict};
 
 use super::Connection;

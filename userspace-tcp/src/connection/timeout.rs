@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use userspace_net::{Instant, earlier};
+
 use crate::config::Config;
 use crate::effects::Env;
 use crate::interface::{Event, SoftError, State};
-use crate::time::{Instant, earlier};
 use crate::tlp::Tlp;
 
 use super::Connection;

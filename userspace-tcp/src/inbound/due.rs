@@ -13,8 +13,9 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::Text;
-use crate::time::Instant;
 
 /// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
 /// queue counts segments must not wait for a delayed acknowledgment when they are small.

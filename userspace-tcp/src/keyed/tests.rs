@@ -1,8 +1,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::Endpoint;
+
 use super::*;
-use crate::tuple::Endpoint;
 
 fn tuple(port: u16) -> FourTuple {
     let addr = Ipv4Addr::new(198, 18, 0, 1).into();

@@ -1,11 +1,11 @@
 //! Unsent segments that go out one behind the other: each is looked at where it is, once, and what they
 //! change together is written down at the end.
 
-use crate::checksum::PartialSum;
+use userspace_net::{Instant, checksum::PartialSum};
+
 use crate::interface::SegmentId;
 use crate::link::BurstSegment;
 use crate::seq::Position;
-use crate::time::Instant;
 
 use super::slot::Slot;
 use super::{Outbound, fits_beside};

@@ -1,9 +1,10 @@
 //! What one ACK says has arrived, gathered segment by segment.
 
+use userspace_net::Instant;
+
 use super::slot::Slot;
 use crate::rate::Stamp;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// The segments that an ACK is the first to acknowledge, cumulatively or selectively. An original
 /// is a segment that was sent only once.

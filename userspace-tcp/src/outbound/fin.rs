@@ -1,11 +1,12 @@
 //! Our FIN, behind the queue: it goes with the last segment when that is sent, and by itself else. What
 //! becomes of it is known apart from that segment.
 
+use userspace_net::Instant;
+
 use super::delivered::Arrived;
 use crate::rack::Rack;
 use crate::rate::Stamp;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// Whether a FIN is wanted, out, or acknowledged.
 #[derive(Debug, Default)]

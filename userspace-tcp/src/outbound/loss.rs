@@ -1,12 +1,13 @@
 //! What is lost, by RACK (RFC 8985), by duplicate ACKs (RFC 6582) or by a timeout, and what of it
 //! goes out next.
 
+use userspace_net::{Instant, earlier};
+
 use super::list::List;
 use super::slot::{Slot, SlotState};
 use super::{Outbound, Outgo};
 use crate::rack::Rack;
 use crate::seq::Position;
-use crate::time::{Instant, earlier};
 
 impl<B> Outbound<B> {
     /// RACK_detect_loss() of RFC 8985 section 6.2: marks what is lost by now, retransmissions

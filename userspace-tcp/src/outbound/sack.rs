@@ -3,12 +3,13 @@
 //! A block mostly repeats what the ones before it have said, and adds a little at its end. So each
 //! block is known again by its left edge, and segments that are sacked are skipped as one run.
 
+use userspace_net::Instant;
+
 use super::Outbound;
 use super::delivered::{Arrived, Delivered};
 use super::slot::SlotState;
 use crate::options::{SACK_BLOCKS_MAX, SackBlock};
 use crate::seq::{Position, SeqNum};
-use crate::time::Instant;
 
 /// The latest blocks.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! One segment of the send queue.
 
-use crate::checksum::PartialSum;
+use userspace_net::{Instant, checksum::PartialSum};
+
 use crate::rate::Stamp;
 use crate::seq::Position;
-use crate::time::Instant;
 
 /// A segment and its state.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::TcpHeaderSlice;
+use userspace_net::checksum;
 
 use super::*;
-use crate::checksum;
 use crate::options::{SackBlock, Timestamps};
 
 fn headers() -> Vec<TcpHeader> {
@@ -101,8 +101,8 @@ fn an_independent_parser_and_checksum_agree() {
         bytes.truncate(len);
         let total = len + payload.len();
         let parts = checksum::sum(&bytes) + checksum::sum(&payload);
-        let ours_v4 = checksum::fold(parts + checksum::pseudo_v4(v4.0, v4.1, total));
-        let ours_v6 = checksum::fold(parts + checksum::pseudo_v6(v6.0, v6.1, total));
+        let ours_v4 = checksum::fold(parts + checksum::pseudo_v4(v4.0, v4.1, PROTOCOL_TCP, total));
+        let ours_v6 = checksum::fold(parts + checksum::pseudo_v6(v6.0, v6.1, PROTOCOL_TCP, total));
 
         let theirs = TcpHeaderSlice::from_slice(&bytes).unwrap().to_header();
         assert_eq!(theirs.sequence_number, header.seq.0);
@@ -121,9 +121,9 @@ fn an_independent_parser_and_checksum_agree() {
         bytes[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2].copy_from_slice(&ours_v4.to_be_bytes());
         bytes.extend(&payload);
         let (source, destination) = (IpAddr::from(v4.0), IpAddr::from(v4.1));
-        assert!(checksum::verify(source, destination, &bytes));
+        assert!(checksum::verify(source, destination, PROTOCOL_TCP, &bytes));
         bytes[7] ^= 1;
-        assert!(!checksum::verify(source, destination, &bytes));
+        assert!(!checksum::verify(source, destination, PROTOCOL_TCP, &bytes));
     }
 }
 

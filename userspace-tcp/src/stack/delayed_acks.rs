@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::time::Instant;
+use userspace_net::Instant;
 
 /// The latest that began to wait, oldest first; some have gone out since.
 #[derive(Debug)]

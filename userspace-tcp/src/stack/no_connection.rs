@@ -1,14 +1,14 @@
 //! Segments of no connection: SYNs to listeners, ACKs that bring a SYN cookie back, and the rest,
 //! which is reset (RFC 9293 sections 3.10.7.1 and 3.10.7.2, RFC 4987).
 
+use userspace_net::{Endpoint, FourTuple, Instant};
+
 use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed, peer_mss};
 use crate::interface::{ConnId, Received, State};
 use crate::link::One;
 use crate::segment::{Segment, TcpHeader};
 use crate::syn_cookie::{self, Cookie};
-use crate::time::Instant;
-use crate::tuple::{Endpoint, FourTuple};
 
 use super::{Stack, is_unicast};
 

@@ -1,9 +1,10 @@
 //! Segments queued one behind the other: what is the same for all of them is looked up and settled once.
 
+use userspace_net::Instant;
+
 use crate::connection::Connection;
 use crate::effects::Env;
 use crate::interface::{ConnId, Outgoing, SendCapacity, SendError, SendRefusal};
-use crate::time::Instant;
 
 use super::Stack;
 

@@ -1,8 +1,9 @@
 //! Segments in and out: to whom one belongs, and whose turn it is to send.
 
+use userspace_net::{Ecn, FourTuple, Instant};
+
 use crate::config::ConnOptions;
 use crate::connection::Connection;
-use crate::ecn::Ecn;
 use crate::effects::Env;
 use crate::interface::{
     ConnId, DeferredAck, FlowHint, FlowLocation, InOrder, Received, SegmentRun, State, Transmit,
@@ -14,8 +15,6 @@ use crate::segment::TcpHeader;
 use crate::seq::{SeqNum, StreamOffset};
 use crate::slab::Named;
 use crate::syn_cookie;
-use crate::time::Instant;
-use crate::tuple::FourTuple;
 
 use super::Stack;
 use super::delayed_acks::Delayed;

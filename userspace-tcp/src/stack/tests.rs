@@ -156,7 +156,7 @@ fn connections_send_in_turns_of_several_segments() {
             let outgoing = Outgoing {
                 buf: number,
                 len: 100,
-                payload_sum: crate::checksum::PartialSum::default(),
+                payload_sum: userspace_net::checksum::PartialSum::default(),
             };
             assert!(stack.send(id, now, outgoing).is_ok());
         }
@@ -239,7 +239,7 @@ fn a_delayed_acknowledgment_that_went_out_does_not_go_for_another() {
     let outgoing = Outgoing {
         buf: 1,
         len: 100,
-        payload_sum: crate::checksum::PartialSum::default(),
+        payload_sum: userspace_net::checksum::PartialSum::default(),
     };
     assert!(stack.send(ids[0], now, outgoing).is_ok());
     let answer = stack.poll_transmit(now).expect("bytes go out");

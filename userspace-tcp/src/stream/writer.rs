@@ -12,11 +12,11 @@ mod tests;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
+use userspace_net::{Instant, checksum};
+
 use super::Memory;
-use crate::checksum;
 use crate::interface::{ConnId, Outgoing};
 use crate::stack::Stack;
-use crate::time::Instant;
 
 /// Segments that are filled at a time, at most.
 const PLACES: usize = 64;

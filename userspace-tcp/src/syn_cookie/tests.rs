@@ -1,7 +1,8 @@
 use std::net::Ipv4Addr;
 
+use userspace_net::Endpoint;
+
 use super::*;
-use crate::tuple::Endpoint;
 
 const IRS: SeqNum = SeqNum(u32::MAX);
 const START: Instant = Instant::from_nanos(1_000_000_000_000);

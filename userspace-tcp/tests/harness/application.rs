@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{
-    ConnId, Event, Info, Instant, Outgoing, Received, SoftError, Stack, StreamOffset, checksum,
-};
+use userspace_net::{Instant, checksum};
+use userspace_tcp::{ConnId, Event, Info, Outgoing, Received, SoftError, Stack, StreamOffset};
 
 use super::pattern::pattern;
 use super::{Buf, Buffers, BytePlan, ByteStream, Random, Seen};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Ecn, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, FourTuple, Info, Instant, Outgoing, Segment, Stack,
-    TcpHeader, Transmit, checksum,
+    Config, ConnId, ConnOptions, Info, Outgoing, Segment, Stack, TcpHeader, Transmit,
 };
 
 use super::Random;
@@ -382,6 +382,6 @@ fn bytes(packet: &Packet) -> u64 {
     OVERHEAD + packet.header.header_len() as u64 + u64::from(packet.len)
 }
 
-fn local(side: u8, port: u16) -> userspace_tcp::Endpoint {
-    userspace_tcp::Endpoint::new(Ipv4Addr::new(198, 18, 0, 1 + side).into(), port)
+fn local(side: u8, port: u16) -> userspace_net::Endpoint {
+    userspace_net::Endpoint::new(Ipv4Addr::new(198, 18, 0, 1 + side).into(), port)
 }

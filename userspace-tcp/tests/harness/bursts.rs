@@ -1,6 +1,7 @@
 //! What a stack has to send, in bursts where it gives some.
 
-use userspace_tcp::{BurstHead, BurstSegment, FourTuple, Instant, Link, Stack, Transmit};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::{BurstHead, BurstSegment, Link, Stack, Transmit};
 
 /// A link that gathers what it is given.
 struct Gathering<B> {

@@ -2,7 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use userspace_tcp::{Config, ConnOptions, FourTuple, Instant, Segment, Stack, checksum};
+use userspace_net::{FourTuple, Instant, checksum};
+use userspace_tcp::segment::PROTOCOL_TCP;
+use userspace_tcp::{Config, ConnOptions, Segment, Stack};
 
 use super::{Application, Buf, Buffers, Plan, Random};
 
@@ -30,7 +32,12 @@ impl Endpoint {
 
     /// Takes the TCP bytes of a packet.
     pub fn receive(&mut self, now: Instant, tuple: FourTuple, bytes: &[u8]) {
-        assert!(checksum::verify(tuple.remote.addr, tuple.local.addr, bytes));
+        assert!(checksum::verify(
+            tuple.remote.addr,
+            tuple.local.addr,
+            PROTOCOL_TCP,
+            bytes
+        ));
         let segment = Segment::parse(bytes).unwrap();
         let received = self.stack.receive(now, tuple, &segment, self.options);
         self.fetch_events();

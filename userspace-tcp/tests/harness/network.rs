@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use userspace_tcp::{
-    Config, ConnId, FourTuple, IcmpError, Instant, ResourceUsage, SegmentId, SeqNum, Transmit,
-};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::{Config, ConnId, IcmpError, ResourceUsage, SegmentId, SeqNum, Transmit};
 
 use super::{Buf, Endpoint, Plan, Random, bursts, packet};
 
@@ -129,7 +128,7 @@ impl Network {
 
     /// Side 0 connects to side 1, which listens.
     pub fn open(&mut self) {
-        let local = userspace_tcp::Endpoint::new(Endpoint::addr(1).into(), 7000);
+        let local = userspace_net::Endpoint::new(Endpoint::addr(1).into(), 7000);
         self.ends[1].stack.listen(local, 10).unwrap();
         let tuple = FourTuple::new((Endpoint::addr(0).into(), 40_000), local);
         let options = self.ends[0].options;
@@ -142,7 +141,7 @@ impl Network {
 
     /// Both sides connect at the same time.
     pub fn open_both(&mut self) {
-        let local = |side| userspace_tcp::Endpoint::new(Endpoint::addr(side).into(), 7000);
+        let local = |side| userspace_net::Endpoint::new(Endpoint::addr(side).into(), 7000);
         for side in 0..2 {
             let tuple = FourTuple::new(local(side), local(1 - side));
             let options = self.ends[side].options;

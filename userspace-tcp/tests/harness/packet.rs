@@ -1,6 +1,7 @@
 //! Segments as bytes on a link.
 
-use userspace_tcp::{Flags, FourTuple, Segment, Transmit, checksum, segment};
+use userspace_net::{FourTuple, checksum};
+use userspace_tcp::{Flags, Segment, Transmit, segment};
 
 use super::Buf;
 
@@ -14,7 +15,12 @@ pub fn emit(transmit: &Transmit<Buf>) -> Vec<u8> {
         bytes.extend_from_slice(&payload.buf.bytes[..payload.len as usize]);
         total += payload.sum;
     }
-    total += checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
+    total += checksum::pseudo(
+        tuple.local.addr,
+        tuple.remote.addr,
+        segment::PROTOCOL_TCP,
+        bytes.len(),
+    );
     put_checksum(&mut bytes, total);
     bytes
 }
@@ -31,7 +37,12 @@ pub fn split(tuple: FourTuple, bytes: &[u8], at: usize) -> [Vec<u8>; 2] {
         let mut bytes = vec![0; header_len];
         headers[part].emit(&mut bytes);
         bytes.extend_from_slice(payloads[part]);
-        let pseudo = checksum::pseudo(tuple.local.addr, tuple.remote.addr, bytes.len());
+        let pseudo = checksum::pseudo(
+            tuple.local.addr,
+            tuple.remote.addr,
+            segment::PROTOCOL_TCP,
+            bytes.len(),
+        );
         let total = checksum::sum(&bytes) + pseudo;
         put_checksum(&mut bytes, total);
         bytes

@@ -2,10 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use userspace_tcp::checksum::PartialSum;
+use userspace_net::checksum::PartialSum;
+use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Outgoing, Received,
-    Segment, SeqNum, Stack, TcpHeader, Timestamps,
+    Config, ConnId, ConnOptions, Event, Flags, Outgoing, Received, Segment, SeqNum, Stack,
+    TcpHeader, Timestamps,
 };
 
 /// The peer's initial sequence number: soon, numbers begin at zero again.

@@ -1,7 +1,8 @@
 //! The application of a byte stream: writes of any size, reads of any size.
 
+use userspace_net::Instant;
 use userspace_tcp::stream::{ByteReader, ByteWriter, Memory};
-use userspace_tcp::{ConnId, Instant, Received, Stack};
+use userspace_tcp::{ConnId, Received, Stack};
 
 use super::{Buf, Buffers, Random};
 

@@ -4,9 +4,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, Instant, Outgoing, Segment,
-    SeqNum, SoftError, Stack, TcpHeader, checksum,
+    Config, ConnId, ConnOptions, Event, Flags, Outgoing, Segment, SeqNum, SoftError, Stack,
+    TcpHeader,
 };
 
 use crate::meter::Meter;

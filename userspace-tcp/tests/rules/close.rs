@@ -237,11 +237,11 @@ fn a_full_table_evicts_the_oldest_time_wait() {
     script.give(FIN, 1, 2, 0);
     script.one();
     script.events();
-    let remote = userspace_tcp::Endpoint {
+    let remote = userspace_net::Endpoint {
         port: 1,
         ..remote()
     };
-    let tuple = userspace_tcp::FourTuple::new(local(), remote);
+    let tuple = userspace_net::FourTuple::new(local(), remote);
     let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
     let segment = Segment::new(header, &[]);
     let received = script.stack.receive(script.now, tuple, &segment, OPTIONS);

@@ -1,8 +1,7 @@
 //! SYN cookies (RFC 4987 section 3.6).
 
-use userspace_tcp::{
-    Config, Counters, Endpoint, Event, Flags, FourTuple, Options, Segment, TcpHeader, Timestamps,
-};
+use userspace_net::{Endpoint, FourTuple};
+use userspace_tcp::{Config, Counters, Event, Flags, Options, Segment, TcpHeader, Timestamps};
 
 use crate::script::*;
 

@@ -1,6 +1,7 @@
 //! Explicit congestion notification (RFC 3168), also as DCTCP wants it (RFC 8257).
 
-use userspace_tcp::{Config, CongestionControl, Ecn, Event, Flags, Options};
+use userspace_net::Ecn;
+use userspace_tcp::{Config, CongestionControl, Event, Flags, Options};
 
 use crate::script::*;
 

@@ -1,6 +1,7 @@
+use userspace_net::FourTuple;
 use userspace_tcp::{
-    Config, ConnOptions, ConnectError, Event, Flags, FourTuple, ListenError, Options, Segment,
-    SendRefusal, SoftError, State, TcpHeader, Timestamps,
+    Config, ConnOptions, ConnectError, Event, Flags, ListenError, Options, Segment, SendRefusal,
+    SoftError, State, TcpHeader, Timestamps,
 };
 
 use crate::script::*;
@@ -180,7 +181,7 @@ fn a_half_open_connection_that_dies_was_never_there() {
 
 /// A SYN of a peer at another port.
 fn give_syn(script: &mut Script, port: u16) {
-    let remote = userspace_tcp::Endpoint { port, ..remote() };
+    let remote = userspace_net::Endpoint { port, ..remote() };
     let header = script.header(Flags::SYN, 0, 0, 1000, Options::default());
     let tuple = FourTuple::new(local(), remote);
     let segment = Segment::new(header, &[]);
@@ -314,7 +315,7 @@ fn a_listener_resets_an_ack_and_ignores_a_reset() {
 #[test]
 fn a_listener_for_every_address_takes_what_no_other_does() {
     let mut script = Script::new(plain());
-    let any = userspace_tcp::Endpoint {
+    let any = userspace_net::Endpoint {
         addr: std::net::Ipv4Addr::UNSPECIFIED.into(),
         ..local()
     };
@@ -332,7 +333,7 @@ fn unlisten_resets_what_is_half_open_and_keeps_what_is_established() {
     let established = script.conn();
     let tuple = FourTuple::new(
         local(),
-        userspace_tcp::Endpoint {
+        userspace_net::Endpoint {
             port: 9,
             ..remote()
         },
@@ -363,7 +364,7 @@ fn connect_names_what_is_wrong() {
     );
     let other = FourTuple::new(
         local(),
-        userspace_tcp::Endpoint {
+        userspace_net::Endpoint {
             port: 1,
             ..remote()
         },
@@ -372,7 +373,7 @@ fn connect_names_what_is_wrong() {
     assert_eq!(full, Err(ConnectError::TooMany { limit: 1 }));
     let zero = FourTuple::new(
         local(),
-        userspace_tcp::Endpoint {
+        userspace_net::Endpoint {
             port: 0,
             ..remote()
         },
@@ -432,7 +433,7 @@ fn an_old_timestamp_is_answered_and_dropped() {
 fn broadcast_and_multicast_are_not_answered() {
     let mut script = Script::new(plain());
     for addr in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "ff02::1"] {
-        let bad = userspace_tcp::Endpoint {
+        let bad = userspace_net::Endpoint {
             addr: addr.parse().unwrap(),
             ..remote()
         };

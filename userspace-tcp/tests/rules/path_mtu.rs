@@ -4,7 +4,8 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use userspace_tcp::{Config, Endpoint, Event, Flags, FourTuple, Options, SendRefusal};
+use userspace_net::{Endpoint, FourTuple};
+use userspace_tcp::{Config, Event, Flags, Options, SendRefusal};
 
 use crate::script::*;
 

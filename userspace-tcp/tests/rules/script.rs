@@ -4,10 +4,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Ecn, Endpoint, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, Endpoint, Event, Flags, FourTuple, IcmpError, Instant,
-    Options, Outgoing, Payload, Received, SackBlock, Segment, SendRefusal, SeqNum, Stack,
-    TcpHeader, Timestamps, Transmit, checksum,
+    Config, ConnId, ConnOptions, Event, Flags, IcmpError, Options, Outgoing, Payload, Received,
+    SackBlock, Segment, SendRefusal, SeqNum, Stack, TcpHeader, Timestamps, Transmit,
 };
 
 pub const MS: Duration = Duration::from_millis(1);

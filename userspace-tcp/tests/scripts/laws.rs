@@ -7,7 +7,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use userspace_tcp::{Instant, NewRange};
+use userspace_net::Instant;
+use userspace_tcp::NewRange;
 
 use crate::wire::{RST, Wire, absolute, relative};
 

@@ -13,9 +13,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use userspace_tcp::{
-    ConnId, Endpoint, Event, FourTuple, Instant, Payload, Received, SoftError, Stack,
-};
+use userspace_net::{Endpoint, FourTuple, Instant};
+use userspace_tcp::{ConnId, Event, Payload, Received, SoftError, Stack};
 
 use crate::syntax::{Action, Happening, Script, Settings, Step, When};
 use crate::wire::Wire;

@@ -136,7 +136,7 @@ pub struct SegmentLine {
     pub window: Option<Field<u16>>,
     pub urgent: Option<u16>,
     pub options: OptionsLine,
-    pub ecn: Option<userspace_tcp::Ecn>,
+    pub ecn: Option<userspace_net::Ecn>,
     pub fragment: Option<u32>,
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use userspace_tcp::Ecn;
+use userspace_net::Ecn;
 
 const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;

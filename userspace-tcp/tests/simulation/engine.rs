@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, ConnOptions, FourTuple, Instant, Stack};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::{ConnId, ConnOptions, Stack};
 
 use super::scenario::EnginePlan;
 use crate::harness::{Buf, Buffers};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{Event, FourTuple, Instant};
+use userspace_net::{FourTuple, Instant};
+use userspace_tcp::Event;
 
 use super::engine::Engine;
 use super::scenario::{Fate, FlowPlan};

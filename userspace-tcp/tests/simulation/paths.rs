@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{Ecn, FourTuple, Instant};
+use userspace_net::{Ecn, FourTuple, Instant};
 
 use super::scenario::{Change, Weather};
 use super::tally::Tally;

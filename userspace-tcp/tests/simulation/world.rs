@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant, checksum};
+use userspace_tcp::segment::PROTOCOL_TCP;
 use userspace_tcp::{
-    ConnId, ConnectError, Endpoint, Event, FourTuple, IcmpError, Instant, KeepAlive, ResourceUsage,
-    Segment, SegmentId, SeqNum, Transmit, checksum,
+    ConnId, ConnectError, Event, IcmpError, KeepAlive, ResourceUsage, Segment, SegmentId, SeqNum,
+    Transmit,
 };
 
 use super::engine::{Engine, Role};
@@ -276,7 +278,12 @@ impl World {
             local: packet.tuple.remote,
             remote: packet.tuple.local,
         };
-        let sound = checksum::verify(tuple.remote.addr, tuple.local.addr, &packet.bytes);
+        let sound = checksum::verify(
+            tuple.remote.addr,
+            tuple.local.addr,
+            PROTOCOL_TCP,
+            &packet.bytes,
+        );
         assert_eq!(sound, !packet.corrupted, "what the checksum says");
         if !sound {
             return;

@@ -7,7 +7,7 @@ use rnic_engine::shard::Shard;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use rustix::time::{ClockId, clock_gettime};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::Told;
 use crate::host::ports::Stamp;

@@ -11,7 +11,7 @@ use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::interleaver::Interleaver;
 use crate::options::{Options, SPAN, Until};

@@ -2,7 +2,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use rnic_net::{Fragments, Path, Payload, TCP_HEADER, write_segment};
-use userspace_tcp::{Ecn, Endpoint, FourTuple, TcpHeader, checksum};
+use userspace_net::{Ecn, Endpoint, FourTuple, checksum};
+use userspace_tcp::TcpHeader;
 
 use super::*;
 

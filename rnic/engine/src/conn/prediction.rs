@@ -2,7 +2,8 @@
 //! recognised by comparing its headers with those of an earlier one; only the fields that differ are read.
 
 use rnic_net::{HeaderPrediction, Match, Path, PredictedFields};
-use userspace_tcp::{Ecn, Flags, TcpHeader};
+use userspace_net::Ecn;
+use userspace_tcp::{Flags, TcpHeader};
 
 /// So many segments that were parsed, each by itself, make their headers worth learning: that takes as
 /// long as to parse two or three.
@@ -122,7 +123,8 @@ impl Prediction {
 #[cfg(test)]
 mod tests {
     use rnic_net::{PathDefaults, Payload, write_segment};
-    use userspace_tcp::{Endpoint, FourTuple, Options, SackBlock, SeqNum, Timestamps, checksum};
+    use userspace_net::{Endpoint, FourTuple, checksum};
+    use userspace_tcp::{Options, SackBlock, SeqNum, Timestamps};
 
     use super::*;
 

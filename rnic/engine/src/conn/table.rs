@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use userspace_tcp::{ConnId, FourTuple};
+use userspace_net::FourTuple;
+use userspace_tcp::ConnId;
 
 use super::{Conn, Phase};
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::spares::Spares;
 use rnic_ipc::work::{Sge, WcStatus};
 use rnic_proto::{Msn, Qn};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 /// The ring of pending work requests.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ use rnic_proto::mpa::startup::Revision;
 use rnic_proto::rdmap::{AtomicOperation, TerminateError};
 use rnic_proto::{Stag, TaggedOffset};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use userspace_tcp::checksum;
+use userspace_net::checksum;
 
 use super::*;
 use crate::random::{Random, seeds};

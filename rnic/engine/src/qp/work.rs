@@ -10,7 +10,7 @@ use rnic_ipc::work::{
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{ReadRequest, SendKind, Stream, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::pending::{Entry, Outcome, Posted, Ticket};
 use super::segmenter::{self, Head, TxSegments};

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::{Frame, FramePool, Port, Umem};
-use userspace_tcp::{ConnId, Instant, SegmentId, Stack};
+use userspace_net::Instant;
+use userspace_tcp::{ConnId, SegmentId, Stack};
 
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;

@@ -3,7 +3,8 @@
 
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Instant};
+use userspace_net::Instant;
+use userspace_tcp::ConnId;
 
 use super::Shard;
 use super::ctl::Client;

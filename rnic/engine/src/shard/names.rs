@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use userspace_tcp::{Config, ConnId, ConnOptions, Endpoint, FourTuple, Instant, Stack};
+use userspace_net::{Endpoint, FourTuple, Instant};
+use userspace_tcp::{Config, ConnId, ConnOptions, Stack};
 
 /// A TCP with room for so many connections: it names them.
 pub fn stack(connections: u16) -> Stack<()> {

@@ -1,7 +1,7 @@
 //! Frames are taken from the ports and handed to the receive path, batch by batch.
 
 use rnic_xsk::Port;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::Shard;
 use super::loopback::LOOPBACK;

@@ -15,7 +15,7 @@ mod reorder;
 
 use rnic_net::ReassemblyCounters;
 use rnic_xsk::{Packet, Port};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::ctl::Ctl;
 use super::datapath::Datapath;

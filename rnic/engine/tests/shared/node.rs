@@ -19,7 +19,7 @@ use rnic_ipc::work::Completion;
 use rnic_net::{Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, DevicePort, FramePool, InternalEnd, MemoryPort, MemoryWire, Umem};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 /// Bytes of a node's memory, registered or not.
 pub const ARENA: usize = 64 << 10;

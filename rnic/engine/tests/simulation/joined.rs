@@ -7,7 +7,7 @@ use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
 use rnic_net::Path;
 use rnic_xsk::{ChunkSize, InternalEnd, Port, Umem};
 use rustix::event::{PollFd, PollFlags};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::memory::Party;
 use crate::node::{Node, Settings};

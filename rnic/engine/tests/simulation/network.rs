@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use rnic_xsk::MemoryWire;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::random::Random;

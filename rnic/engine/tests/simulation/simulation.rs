@@ -7,7 +7,7 @@ use rnic_ipc::control::{Access, MarkerUse, MpaOptions, QpAttributes, RtrModes};
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::joined::Host;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use rnic_net::{Path, PathDefaults, Payload};
-use userspace_tcp::{Ecn, Flags, FourTuple, Segment, TcpHeader, checksum};
+use userspace_net::{Ecn, FourTuple, checksum};
+use userspace_tcp::{Flags, Segment, TcpHeader};
 
 /// How a frame was damaged.
 pub enum Damage {

@@ -12,7 +12,7 @@ use rnic_ipc::capture::{Direction, Filter};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_xsk::{Frame, FramePool, MemoryPort, Packet, Port, PortStatistics, Umem, XskError};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::link::{Link, ROUGH};

@@ -8,7 +8,8 @@ use rnic_engine::command::{Answer, Command};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_net::{PathDefaults, parse};
-use userspace_tcp::{Instant, Segment};
+use userspace_net::Instant;
+use userspace_tcp::Segment;
 
 use crate::impairment::Impairment;
 use crate::side::{Side, pattern};

@@ -15,7 +15,7 @@ use rnic_ipc::ring::{
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, WR_SIGNALED, WrOpcode};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::side::{PD, Side, SideConfig};

@@ -359,7 +359,8 @@ fn no_frame_can_break_the_shard() {
 
 /// Makes the checksums right again, so that what is behind them is reached.
 fn repair(frame: &mut [u8]) {
-    use userspace_tcp::checksum;
+    use userspace_net::checksum;
+    use userspace_tcp::segment::PROTOCOL_TCP;
     if frame.len() < 54 || frame[12..14] != [8, 0] {
         return;
     }
@@ -369,8 +370,8 @@ fn repair(frame: &mut [u8]) {
     frame[50..52].fill(0);
     let source = std::net::Ipv4Addr::new(frame[26], frame[27], frame[28], frame[29]);
     let destination = std::net::Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
-    let tcp =
-        checksum::pseudo_v4(source, destination, frame.len() - 34) + checksum::sum(&frame[34..]);
+    let tcp = checksum::pseudo_v4(source, destination, PROTOCOL_TCP, frame.len() - 34)
+        + checksum::sum(&frame[34..]);
     let sum = checksum::fold(tcp);
     frame[50..52].copy_from_slice(&sum.to_be_bytes());
 }

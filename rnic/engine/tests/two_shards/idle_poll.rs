@@ -5,7 +5,7 @@ use std::time::Duration;
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::link::{Link, ROUGH};

@@ -12,7 +12,8 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, VlanId};
 use rnic_xsk::{ChunkSize, FramePool, InternalEnd, InternalPort, Port, Umem};
-use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, SeqNum, TcpHeader};
+use userspace_net::{Ecn, FourTuple, Instant};
+use userspace_tcp::{Flags, IcmpError, Segment, SeqNum, TcpHeader};
 
 use crate::hostile::Tape;
 use crate::side::{Rings, Side, SideConfig, pattern};

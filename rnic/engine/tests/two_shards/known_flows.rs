@@ -8,7 +8,7 @@ use std::time::Duration;
 use rnic_engine::command::Command;
 use rnic_engine::shard::KnownFlows;
 use rnic_ipc::control::{MpaOptions, QpState};
-use userspace_tcp::FourTuple;
+use userspace_net::FourTuple;
 
 use crate::impairment::Impairment;
 use crate::side::Side;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rnic_net::Fragments;
 use rnic_xsk::MemoryWire;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::impairment::Impairment;
 use crate::random::Random;

@@ -14,7 +14,8 @@ use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
-use userspace_tcp::{Ecn, Flags, FourTuple, IcmpError, Instant, Segment, TcpHeader};
+use userspace_net::{Ecn, FourTuple, Instant};
+use userspace_tcp::{Flags, IcmpError, Segment, TcpHeader};
 
 use crate::hostile::Tape;
 use crate::impairment::Impairment;

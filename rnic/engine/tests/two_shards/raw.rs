@@ -12,9 +12,9 @@ use rnic_ipc::id::QpNum;
 use rnic_net::{Path, PathDefaults, Payload};
 use rnic_proto::mpa::fpdu::{self as framing, Layout};
 use rnic_proto::mpa::marker::Markers;
+use userspace_net::{Ecn, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, ConnId, ConnOptions, Ecn, Event, FourTuple, Instant, Outgoing, Segment, SeqNum, Stack,
-    TcpHeader, Transmit, checksum,
+    Config, ConnId, ConnOptions, Event, Outgoing, Segment, SeqNum, Stack, TcpHeader, Transmit,
 };
 
 use crate::side::{Side, SideConfig};

@@ -20,7 +20,7 @@ fn timeouts() -> Timeouts {
     }
 }
 
-fn set(side: &mut Side, timeouts: Timeouts, now: userspace_tcp::Instant) {
+fn set(side: &mut Side, timeouts: Timeouts, now: userspace_net::Instant) {
     let command = Command::SetTimeouts(timeouts);
     side.shard.execute(command, now).unwrap();
 }

@@ -19,7 +19,7 @@ use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
 use rnic_net::{Path, PeerRules};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Port, Umem};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 pub const CLIENT: ClientId = ClientId(1);
 pub const PD: PdId = PdId(1);

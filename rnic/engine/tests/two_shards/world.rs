@@ -7,7 +7,7 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_xsk::{MemoryPort, Port};
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::allocations::counted;
 use crate::capture::looked_at_clock;

@@ -1,4 +1,4 @@
-use userspace_tcp::Ecn;
+use userspace_net::Ecn;
 
 use super::*;
 use crate::fragment::tests::{cut, payload};

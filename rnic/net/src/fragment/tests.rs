@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use etherparse::SlicedPacket;
 use etherparse::defrag::IpDefragPool;
-use userspace_tcp::{Ecn, FourTuple};
+use userspace_net::{Ecn, FourTuple};
 
 use super::*;
 use crate::Path;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
-use userspace_tcp::checksum::PartialSum;
-use userspace_tcp::{FourTuple, Segment, TcpHeader, Timestamps};
+use userspace_net::FourTuple;
+use userspace_net::checksum::PartialSum;
+use userspace_tcp::{Segment, TcpHeader, Timestamps};
 
 use super::*;
 use crate::tests::{path, tuple};
@@ -25,7 +26,7 @@ fn header(tuple: &FourTuple, seq: u32, timestamps: bool) -> TcpHeader {
 fn frame(path: &Path, tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0; path.headers_len(tuple.remote.addr) + header.header_len()];
     let (len, sum) = (payload.len(), checksum::sum(payload));
-    let ecn = userspace_tcp::Ecn::Ect0;
+    let ecn = userspace_net::Ecn::Ect0;
     write_segment(path, tuple, ecn, header, Payload { len, sum }, &mut out).unwrap();
     out.extend_from_slice(payload);
     out

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use userspace_tcp::{FourTuple, checksum};
+use userspace_net::{FourTuple, checksum};
 
 use super::*;
 use crate::fragment::tests::{cut, payload};

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use userspace_tcp::checksum;
+use userspace_net::checksum;
+use userspace_tcp::segment::PROTOCOL_TCP;
 
 use crate::Kind;
 
@@ -11,7 +12,6 @@ const IPV4: usize = 20;
 const IPV6: usize = 40;
 const IPV6_FRAGMENT: usize = 8;
 const TCP: usize = 20;
-const TCP_PROTOCOL: u8 = 6;
 const FRAGMENT_PROTOCOL: u8 = 44;
 /// The sender's link address: nobody's, so that answers end at the sender's kernel.
 const SENDER: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -86,7 +86,7 @@ fn ipv4(to: Ipv4Addr, part: bool, rest: usize) -> Vec<u8> {
     header[2..4].copy_from_slice(&((IPV4 + rest) as u16).to_be_bytes());
     header[6] = if part { 0x20 } else { 0 };
     header[8] = 64;
-    header[9] = TCP_PROTOCOL;
+    header[9] = PROTOCOL_TCP;
     header[12..16].copy_from_slice(&V4_SENDER.octets());
     header[16..20].copy_from_slice(&to.octets());
     let sum = checksum::fold(checksum::sum(&header));
@@ -103,13 +103,13 @@ fn ipv6(to: Ipv6Addr, part: bool, rest: usize) -> Vec<u8> {
     header[6] = if part {
         FRAGMENT_PROTOCOL
     } else {
-        TCP_PROTOCOL
+        PROTOCOL_TCP
     };
     header[7] = 64;
     header[8..24].copy_from_slice(&V6_SENDER.octets());
     header[24..40].copy_from_slice(&to.octets());
     if part {
-        header[IPV6] = TCP_PROTOCOL;
+        header[IPV6] = PROTOCOL_TCP;
         header[IPV6 + 3] = 1;
     }
     header
@@ -126,7 +126,8 @@ fn tcp(kind: Kind, from: IpAddr, to: SocketAddr, payload: usize) -> Vec<u8> {
         Kind::Ack | Kind::Junk => ACK,
     };
     segment[14..16].copy_from_slice(&0xffff_u16.to_be_bytes());
-    let sum = checksum::pseudo(from, to.ip(), segment.len()) + checksum::sum(&segment);
+    let sum =
+        checksum::pseudo(from, to.ip(), PROTOCOL_TCP, segment.len()) + checksum::sum(&segment);
     segment[16..18].copy_from_slice(&checksum::fold(sum).to_be_bytes());
     segment
 }

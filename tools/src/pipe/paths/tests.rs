@@ -1,4 +1,4 @@
-use userspace_tcp::Endpoint;
+use userspace_net::Endpoint;
 
 use super::*;
 

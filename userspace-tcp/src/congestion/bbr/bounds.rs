@@ -1,10 +1,11 @@
 //! What losses do to the model (sections 5.5.10 and 5.5.11). They set bounds of the rate and of what may be in
 //! flight, short-term and long-term. The bounds are undone when there was no loss after all.
 
+use userspace_net::Instant;
+
 use super::probe_bw::AckPhase;
 use super::{Ack, Bbr, INFINITY, Phase, State};
 use crate::rate::{Excess, Losses};
-use crate::time::Instant;
 
 /// The delivery process of the latest round (section 5.5.10.3).
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! The greatest of recent samples: of the delivery rate, and of what ACKs gather on their way.
 
+use userspace_net::Instant;
+
 use super::{Ack, Bbr};
-use crate::time::Instant;
 
 /// BBR.ExtraAckedFilterLen is 10 rounds: two windows of five.
 const EXTRA_ACKED_ROUNDS: u64 = 5;

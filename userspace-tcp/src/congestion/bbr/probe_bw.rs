@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{Ack, Bbr, INFINITY, Phase, State};
-use crate::time::Instant;
 
 /// BBR.Headroom: of BBR.inflight_longterm left to others, in hundredths.
 const HEADROOM: u64 = 15;

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{Ack, Bbr, INFINITY, State};
-use crate::time::Instant;
 
 /// BBR.MinRTTFilterLen
 const MIN_RTT_FILTER_LEN: u64 = Duration::from_secs(10).as_nanos() as u64;

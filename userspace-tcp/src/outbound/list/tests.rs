@@ -1,8 +1,9 @@
+use userspace_net::Instant;
+
 use super::*;
 use crate::outbound::slot::{Slot, SlotState};
 use crate::pool::QueuePool;
 use crate::rate::Stamp;
-use crate::time::Instant;
 
 fn ring(count: u32) -> Ring<u32> {
     let mut ring = Ring::new();

@@ -1,13 +1,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple};
+
 use super::super::test_memory::{HEADROOM, Heap};
 use super::*;
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions};
 use crate::interface::{Event, IcmpError};
 use crate::segment::Segment;
-use crate::tuple::{Endpoint, FourTuple};
 
 /// Full segment of the connection: 1000 bytes of payload, and timestamps.
 const MSS: usize = 1000;

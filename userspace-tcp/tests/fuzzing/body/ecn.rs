@@ -1,6 +1,7 @@
 //! What explicit congestion notification asks of every segment (RFC 3168, RFC 8257).
 
-use userspace_tcp::{Ecn, Flags, TcpHeader, Transmit};
+use userspace_net::Ecn;
+use userspace_tcp::{Flags, TcpHeader, Transmit};
 
 use super::buffer::Buf;
 

@@ -1,6 +1,7 @@
 //! The peer's segments: near to what a sound peer would send, so that they get deep.
 
-use userspace_tcp::{Ecn, Flags, Options, SackBlock, SeqNum, TcpHeader, Timestamps};
+use userspace_net::Ecn;
+use userspace_tcp::{Flags, Options, SackBlock, SeqNum, TcpHeader, Timestamps};
 
 use super::input::Input;
 use super::model::Model;

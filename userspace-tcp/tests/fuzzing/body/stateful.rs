@@ -5,10 +5,10 @@ mod ending;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use userspace_net::{Endpoint, FourTuple, Instant, checksum};
 use userspace_tcp::{
-    Config, CongestionControl, ConnId, ConnOptions, Endpoint, Event, Flags, FourTuple, IcmpError,
-    Instant, KeepAlive, Options, Outgoing, Segment, SegmentId, SeqNum, Stack, TcpHeader, Transmit,
-    checksum,
+    Config, CongestionControl, ConnId, ConnOptions, Event, Flags, IcmpError, KeepAlive, Options,
+    Outgoing, Segment, SegmentId, SeqNum, Stack, TcpHeader, Transmit,
 };
 
 use super::buffer::{Buf, Buffers};
@@ -151,16 +151,16 @@ impl<'a> World<'a> {
         } else {
             0
         };
-        self.give(header, 0, userspace_tcp::Ecn::NotEct);
+        self.give(header, 0, userspace_net::Ecn::NotEct);
         self.drain();
         if how == 1 {
             header.flags = Flags::SYN | Flags::ACK;
             header.ack = SeqNum(self.model.sent_to);
-            self.give(header, 0, userspace_tcp::Ecn::NotEct);
+            self.give(header, 0, userspace_net::Ecn::NotEct);
         }
         if how > 1 {
             let header = peer::sound(&self.model);
-            self.give(header, 0, userspace_tcp::Ecn::NotEct);
+            self.give(header, 0, userspace_net::Ecn::NotEct);
         }
         self.drain();
     }
@@ -245,7 +245,7 @@ impl<'a> World<'a> {
     }
 
     /// The peer sends a segment.
-    fn give(&mut self, mut header: TcpHeader, len: usize, ecn: userspace_tcp::Ecn) {
+    fn give(&mut self, mut header: TcpHeader, len: usize, ecn: userspace_net::Ecn) {
         header.source_port = self.tuple.remote.port;
         header.destination_port = self.tuple.local.port;
         let segment = Segment::new(header, &PAYLOAD[..len]).with_ecn(ecn);

@@ -1,6 +1,6 @@
 //! Each law is broken once, and says so.
 
-use userspace_tcp::Ecn;
+use userspace_net::Ecn;
 
 use super::*;
 use crate::wire::{ACK, Tlv};

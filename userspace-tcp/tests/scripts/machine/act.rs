@@ -1,8 +1,7 @@
 //! What goes into the stack, and what the link takes out of it.
 
-use userspace_tcp::{
-    ConnOptions, ConnectError, Outgoing, Segment, SendRefusal, SeqNum, Transmit, checksum,
-};
+use userspace_net::checksum;
+use userspace_tcp::{ConnOptions, ConnectError, Outgoing, Segment, SendRefusal, SeqNum, Transmit};
 
 use crate::syntax::{Call, Field, Opt, SegmentLine};
 use crate::wire::{Tlv, Wire, absolute};

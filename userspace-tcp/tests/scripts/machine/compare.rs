@@ -1,6 +1,6 @@
 //! An expected segment against the one that came.
 
-use userspace_tcp::Ecn;
+use userspace_net::Ecn;
 
 use crate::syntax::{Field, Opt, SegmentLine};
 use crate::wire::{self, Tlv, Wire, relative};

@@ -1,6 +1,6 @@
 //! What has to come, and what is asked for.
 
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use crate::look::{self, Seen};
 use crate::syntax::{Happening, Question, SegmentLine, Shown};

@@ -1,6 +1,7 @@
 //! The other end of one pair of ports, as far as the script's numbers need it.
 
-use userspace_tcp::{ConnId, Instant};
+use userspace_net::Instant;
+use userspace_tcp::ConnId;
 
 use crate::laws::{Laws, Numbers};
 use crate::wire::{Tlv, Wire};

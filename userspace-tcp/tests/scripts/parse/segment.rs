@@ -1,6 +1,6 @@
 //! `P. 1:1001(1000) ack 1 win 100 <mss 1460,sackOK> ecn=ce`.
 
-use userspace_tcp::Ecn;
+use userspace_net::Ecn;
 
 use crate::lexer::{Cursor, Parsed};
 use crate::syntax::{Field, Opt, OptionsLine, SegmentLine};

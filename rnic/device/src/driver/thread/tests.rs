@@ -28,7 +28,7 @@ impl Capture for Bug {
 fn meet_a_bug() {
     let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
     let (port, wire) = MemoryPort::intercepted(&umem, 64);
-    let zero = userspace_tcp::Instant::ZERO;
+    let zero = userspace_net::Instant::ZERO;
     let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
     let engine = Engine::new(shard, Instant::now());
     let kicks = Arc::new(Kicks::new().unwrap());

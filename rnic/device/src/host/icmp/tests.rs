@@ -3,7 +3,8 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
-use userspace_tcp::{FourTuple, IcmpError, SeqNum, checksum};
+use userspace_net::{FourTuple, checksum};
+use userspace_tcp::{IcmpError, SeqNum};
 
 use super::*;
 

@@ -9,7 +9,8 @@ use rnic_net::{Path, PeerRules, ReassemblyCounters};
 use rnic_proto::TaggedOffset;
 use rnic_proto::mpa::startup::{Initiator, ResponderOptions};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, ConnOptions, ConnectError, Endpoint, FourTuple, ListenError};
+use userspace_net::{Endpoint, FourTuple};
+use userspace_tcp::{ConnId, ConnOptions, ConnectError, ListenError};
 
 use crate::command::{Answer, Command, CommandError};
 use crate::conn::{Conn, Phase};

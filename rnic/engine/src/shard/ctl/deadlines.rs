@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use userspace_tcp::{ConnId, Instant};
+use userspace_net::Instant;
+use userspace_tcp::ConnId;
 
 /// A heap of deadlines. An entry that its connection has replaced since is skipped when it comes
 /// up; when there are too many of those, [`Deadlines::compact`] drops them.

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use rnic_ipc::id::ClientId;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 /// Pairs of address and client that are remembered. When there are more, the one that was quiet for
 /// longest is forgotten.

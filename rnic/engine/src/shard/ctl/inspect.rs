@@ -8,7 +8,8 @@ use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::inspect::{ConnectionInfo, Stage};
 use rnic_proto::Stag;
 use rnic_xsk::Port;
-use userspace_tcp::{FourTuple, State};
+use userspace_net::FourTuple;
+use userspace_tcp::State;
 
 use crate::command::{Answer, CommandError, QpStatus};
 use crate::conn::{Conn, Phase};

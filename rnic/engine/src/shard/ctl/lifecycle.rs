@@ -8,7 +8,8 @@ use rnic_ipc::id::{ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::TerminateError;
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Endpoint, Event as TcpEvent, SoftError};
+use userspace_net::Endpoint;
+use userspace_tcp::{ConnId, Event as TcpEvent, SoftError};
 
 use crate::command::ShardEvent;
 use crate::conn::{Conn, Phase};

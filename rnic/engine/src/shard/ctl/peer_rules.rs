@@ -10,7 +10,7 @@ use std::time::Duration;
 use rnic_ipc::id::ListenerId;
 use rnic_net::PeerRules;
 use rnic_xsk::Port;
-use userspace_tcp::{FourTuple, Instant};
+use userspace_net::{FourTuple, Instant};
 
 use crate::command::{CommandError, ShardEvent};
 use crate::shard::ctl::Ctl;

@@ -10,7 +10,8 @@ use std::fmt::Write;
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Endpoint, Instant};
+use userspace_net::{Endpoint, Instant};
+use userspace_tcp::ConnId;
 
 use crate::conn::Conn;
 use crate::shard::ctl::Ctl;

@@ -11,7 +11,8 @@ use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{InitiatorProgress, Negotiated, ResponderProgress, StartupError};
 use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, Outgoing, checksum};
+use userspace_net::checksum;
+use userspace_tcp::{ConnId, Outgoing};
 
 use crate::command::ShardEvent;
 use crate::conn::{Conn, Phase, SLICES_MAX};

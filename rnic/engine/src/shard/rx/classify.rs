@@ -8,7 +8,8 @@ use rnic_net::{
 };
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
-use userspace_tcp::{ConnId, Endpoint, FlowHint, FourTuple, Segment, SeqNum, TcpHeader};
+use userspace_net::{Endpoint, FourTuple};
+use userspace_tcp::{ConnId, FlowHint, Segment, SeqNum, TcpHeader};
 
 use super::super::loopback::LOOPBACK;
 use super::gro::{Frag, Head, RxSegment};

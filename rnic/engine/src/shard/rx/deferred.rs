@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use rnic_xsk::{Frame, Port};
-use userspace_tcp::{ConnId, DeferredAck, Instant};
+use userspace_net::Instant;
+use userspace_tcp::{ConnId, DeferredAck};
 
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use rnic_xsk::{Port, Umem};
-use userspace_tcp::{ConnId, ConnOptions, Instant, NewRange as NewBytes, Received, Segment};
+use userspace_net::Instant;
+use userspace_tcp::{ConnId, ConnOptions, NewRange as NewBytes, Received, Segment};
 
 use super::super::loopback::LOOPBACK;
 use super::deferred::DeferredRx;

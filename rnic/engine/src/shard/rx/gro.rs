@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use rnic_net::{Path, PredictedFields};
 use rnic_xsk::{Frame, Packet, Umem};
-use userspace_tcp::{CoalescedInfo, ConnId, Ecn, FlowHint, FourTuple, NewRange, SeqNum, TcpHeader};
+use userspace_net::{Ecn, FourTuple};
+use userspace_tcp::{CoalescedInfo, ConnId, FlowHint, NewRange, SeqNum, TcpHeader};
 
 use super::classify::only_continues;
 

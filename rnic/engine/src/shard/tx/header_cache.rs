@@ -9,7 +9,8 @@ use std::net::IpAddr;
 
 use rnic_net::{HeaderTemplate, Path, VariableFields};
 use rnic_xsk::{Frame, Port};
-use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, FourTuple, Transmit};
+use userspace_net::FourTuple;
+use userspace_tcp::{BurstHead, BurstSegment, ConnId, Flags, Transmit};
 
 use crate::capture::Tap;
 use crate::conn::ConnTable;
@@ -157,7 +158,8 @@ fn between(tuple: &FourTuple) -> [IpAddr; 2] {
 #[cfg(test)]
 mod tests {
     use rnic_net::Path;
-    use userspace_tcp::{Ecn, Endpoint, SeqNum, checksum::PartialSum};
+    use userspace_net::{Ecn, Endpoint, checksum::PartialSum};
+    use userspace_tcp::SeqNum;
 
     use super::*;
     use crate::shard::names::names;

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use rnic_net::Path;
 use rnic_xsk::{Frame, Port, XskError};
-use userspace_tcp::{ConnId, FourTuple, SegmentId};
+use userspace_net::FourTuple;
+use userspace_tcp::{ConnId, SegmentId};
 
 use crate::capture::Tap;
 use crate::counters::ShardCounters;

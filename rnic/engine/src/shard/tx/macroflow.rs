@@ -17,7 +17,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use rnic_ipc::id::ClientId;
-use userspace_tcp::{ConnId, Instant};
+use userspace_net::Instant;
+use userspace_tcp::ConnId;
 
 use crate::idmap::IdMap;
 use crate::prefetch::fetch;

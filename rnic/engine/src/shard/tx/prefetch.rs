@@ -3,7 +3,8 @@
 
 use rnic_ipc::id::QpNum;
 use rnic_xsk::Port;
-use userspace_tcp::{ConnId, FlowHint, FourTuple};
+use userspace_net::FourTuple;
+use userspace_tcp::{ConnId, FlowHint};
 
 use crate::prefetch::{fetch, fetch_line};
 use crate::shard::datapath::Datapath;

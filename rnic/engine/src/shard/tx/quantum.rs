@@ -8,7 +8,7 @@ use rnic_proto::mpa::fpdu::{self, Written};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::segment;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
-use userspace_tcp::checksum::PartialSum;
+use userspace_net::checksum::PartialSum;
 use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
 
 use crate::conn::{Conn, Phase};

@@ -2,7 +2,8 @@
 
 use rnic_net::{Path, Payload, VariableFields};
 use rnic_xsk::{Frame, Port, Umem};
-use userspace_tcp::{ConnId, Ecn, FourTuple, SegmentId, TcpHeader, Transmit};
+use userspace_net::{Ecn, FourTuple};
+use userspace_tcp::{ConnId, SegmentId, TcpHeader, Transmit};
 
 use crate::capture::Tap;
 use crate::shard::datapath::Datapath;

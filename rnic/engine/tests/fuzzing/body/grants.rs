@@ -6,7 +6,7 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::PdId;
 use rnic_proto::Stag;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::node::{ARENA, Node};
 

@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 
 use rnic_net::{Path, PathDefaults, Payload};
-use userspace_tcp::{Ecn, Flags, FourTuple, Options, Segment, SeqNum, TcpHeader, checksum};
+use userspace_net::{Ecn, FourTuple, checksum};
+use userspace_tcp::{Flags, Options, Segment, SeqNum, TcpHeader};
 
 pub const PEER: &str = "198.18.0.9:5000";
 /// Our path, of an interface like the node's.

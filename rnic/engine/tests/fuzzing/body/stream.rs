@@ -18,7 +18,7 @@ use rnic_ipc::work::{
 };
 use rnic_proto::Stag;
 use rnic_proto::mpa::marker::Markers;
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 use super::draft::{self, Numbers};
 use super::grants::{BASES, Grants, PD, REGION, STAGS, THROUGH_WINDOW, WINDOW, place};

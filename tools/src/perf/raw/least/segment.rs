@@ -12,11 +12,9 @@ use rnic_proto::mpa::fpdu;
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::segment::write;
 use rnic_proto::{Stag, TaggedOffset};
-use userspace_tcp::checksum::PartialSum;
-use userspace_tcp::{
-    Ecn, Endpoint, Flags, FourTuple, Options, Segment, SeqNum, TIMESTAMPS_LEN, TcpHeader,
-    Timestamps,
-};
+use userspace_net::checksum::PartialSum;
+use userspace_net::{Ecn, Endpoint, FourTuple};
+use userspace_tcp::{Flags, Options, Segment, SeqNum, TIMESTAMPS_LEN, TcpHeader, Timestamps};
 
 use super::MESSAGE;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use userspace_tcp::{ConnId, Ecn, ResourceUsage, SeqNum, State};
+use userspace_net::Ecn;
+use userspace_tcp::{ConnId, ResourceUsage, SeqNum, State};
 
 use super::super::peer;
 use super::{World, local};

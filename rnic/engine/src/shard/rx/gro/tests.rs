@@ -2,9 +2,8 @@ use std::net::Ipv4Addr;
 
 use rnic_net::{PathDefaults, Payload, write_segment};
 use rnic_xsk::{ChunkSize, FramePool, MemoryPort, MemoryWire, Port, Umem};
-use userspace_tcp::{
-    Config, ConnOptions, Endpoint, Flags, FlowHint, Instant, SeqNum, Stack, checksum,
-};
+use userspace_net::{Endpoint, Instant, checksum};
+use userspace_tcp::{Config, ConnOptions, Flags, FlowHint, SeqNum, Stack};
 
 use super::*;
 

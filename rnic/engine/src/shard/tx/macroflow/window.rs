@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use userspace_tcp::Instant;
+use userspace_net::Instant;
 
 /// What a macroflow begins with: receive rings have as many places.
 pub(super) const INITIAL: usize = 512;

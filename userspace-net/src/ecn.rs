@@ -1,4 +1,4 @@
-//! The ECN field of the IP header (RFC 3168 section 5), which IP carries for TCP.
+//! The ECN field of the IP header (RFC 3168 section 5), which IP carries for the transport protocol.
 
 /// What a packet says about congestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -16,6 +16,7 @@ pub enum Ecn {
 
 impl Ecn {
     /// From the two low bits of the IPv4 TOS byte or the IPv6 traffic class; the others are ignored.
+    #[inline]
     pub const fn from_bits(byte: u8) -> Self {
         match byte & 0b11 {
             0b00 => Self::NotEct,
@@ -26,6 +27,7 @@ impl Ecn {
     }
 
     /// The two low bits of the IPv4 TOS byte or the IPv6 traffic class.
+    #[inline]
     pub const fn bits(self) -> u8 {
         match self {
             Self::NotEct => 0b00,

@@ -3,18 +3,19 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// An IP address and a TCP port. Unlike [`SocketAddr`] it has no flow label and no scope, which
+/// An IP address and a port. Unlike [`SocketAddr`] it has no flow label and no scope, which
 /// would make equal flows unequal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The IP address.
     pub addr: IpAddr,
-    /// The TCP port, in host order.
+    /// The port, in host order.
     pub port: u16,
 }
 
 impl Endpoint {
     /// An address and a port.
+    #[inline]
     pub const fn new(addr: IpAddr, port: u16) -> Self {
         Self { addr, port }
     }
@@ -47,7 +48,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Both ends of a connection, as seen from here. For a segment that came in, `local` is its
+/// Both ends of a connection, as seen from here. For a packet that came in, `local` is its
 /// destination and `remote` its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourTuple {
@@ -62,6 +63,7 @@ const BYTES_MAX: usize = 2 * 16 + 2 * 2;
 
 impl FourTuple {
     /// From anything that is an [`Endpoint`].
+    #[inline]
     pub fn new(local: impl Into<Endpoint>, remote: impl Into<Endpoint>) -> Self {
         Self {
             local: local.into(),
@@ -70,7 +72,8 @@ impl FourTuple {
     }
 
     /// All that tells one flow from another, in one piece, and its length.
-    pub(crate) fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
+    #[inline]
+    pub fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
         let mut out = [0; BYTES_MAX];
         let mut len = 0;
         let mut put = |part: &[u8]| {
