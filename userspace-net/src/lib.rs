@@ -1,13 +1,25 @@
-//! What sans-I/O transport protocols share: the time that they are told, the addresses of a connection, and the
-//! Internet checksum.
+//! What sans-I/O transport protocols share: the time that they are told ([`Instant`]), addresses ([`Endpoint`],
+//! [`FourTuple`]), the Internet [`checksum`], and the tables of a stack.
+//!
+//! A connection here is what a stack has with a peer, by whatever name its protocol calls it. It stands in a table of
+//! a bounded size ([`slab`]) and is found by its flow ([`flow_table`], whose hash is [`keyed`]). It stands in queues
+//! ([`links`]), has one deadline ([`wheel`]), and counts for its local end ([`locals`]). How often strangers are
+//! answered has a bound ([`limit`]).
 //!
 //! Nothing here knows a header of TCP or SCTP, and nothing has a socket, a clock, a thread or a global.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
 mod ecn;
+pub mod flow_table;
+pub mod keyed;
+pub mod limit;
+pub mod links;
+pub mod locals;
+pub mod slab;
 mod time;
 mod tuple;
+pub mod wheel;
 
 pub use ecn::Ecn;
 pub use time::{Instant, earlier};

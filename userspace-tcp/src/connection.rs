@@ -20,6 +20,7 @@ mod urgent;
 
 use std::time::Duration;
 
+use userspace_net::slab::{Key, Named};
 use userspace_net::{Endpoint, FourTuple, Instant};
 
 use crate::config::{Config, ConnOptions};
@@ -36,7 +37,6 @@ use crate::rack::Rack;
 use crate::resent::Resent;
 use crate::rtt::Rtt;
 use crate::seq::SeqNum;
-use crate::slab::Named;
 use crate::tlp::Tlp;
 use clock::Clock;
 use ecn::EcnAgreement;
@@ -129,8 +129,20 @@ pub(crate) struct Seed {
 }
 
 impl<B> Named for Connection<B> {
+    type Name = ConnId;
+
     fn id(&self) -> ConnId {
         self.id
+    }
+
+    fn name(key: Key) -> ConnId {
+        let Key { index, generation } = key;
+        ConnId { index, generation }
+    }
+
+    fn key(id: ConnId) -> Key {
+        let ConnId { index, generation } = id;
+        Key { index, generation }
     }
 }
 

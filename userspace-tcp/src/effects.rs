@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 
+use userspace_net::limit::RateLimit;
 use userspace_net::{FourTuple, Instant};
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::connection::clock;
 use crate::interface::{ConnId, Counters, Event};
-use crate::limit::RateLimit;
 use crate::mtu_evidence::MtuEvidence;
 use crate::options::Timestamps;
 use crate::pool::Pools;

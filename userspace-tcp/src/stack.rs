@@ -14,26 +14,27 @@ mod tests;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use userspace_net::flow_table::FlowTable;
+use userspace_net::keyed::Secret;
+use userspace_net::links::{Links, Queue};
+use userspace_net::locals::Locals;
+use userspace_net::slab::{Named, Slab};
+use userspace_net::wheel::Wheel;
 use userspace_net::{Endpoint, FourTuple, Instant, earlier};
 
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions, KeepAlive};
 use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
-use crate::flow_table::FlowTable;
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, Info, ListenError,
     SegmentId, State,
 };
-use crate::keyed::Secret;
-use crate::links::{Links, Queue};
-use crate::locals::Locals;
+use crate::isn;
 use crate::outbound::Returned;
 use crate::pool::Pools;
 use crate::resource_usage::ResourceUsage;
 use crate::seq::SeqNum;
-use crate::slab::{Named, Slab};
-use crate::wheel::Wheel;
 use delayed_acks::DelayedAcks;
 pub use posting::Posting;
 
@@ -411,7 +412,7 @@ impl<B> Stack<B> {
             ready: self.ready.len() + usize::from(self.sending.is_some()),
             half_open: self.listeners.values().map(|l| l.half_open.len()).sum(),
             time_waits: self.time_waits.len(),
-            deadlines: self.deadlines.len(),
+            deadlines: self.deadlines.count(),
             send_queues: self.pools.queues.lent(),
             range_sets: self.pools.ranges.lent(),
             unfetched: self.effects.unfetched(),
@@ -462,8 +463,8 @@ impl<B> Stack<B> {
         }
         let (secret, config) = (&self.secret, &self.config);
         let id = self.connections.insert(|id| {
-            let iss = secret.initial_sequence(&tuple, now);
-            let timestamp_offset = secret.timestamp_offset(&tuple);
+            let iss = isn::initial_sequence(secret, &tuple, now);
+            let timestamp_offset = isn::timestamp_offset(secret, &tuple);
             make(
                 &Seed {
                     id,

@@ -9,13 +9,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::hash::Hasher;
 use std::time::Duration;
 
+use userspace_net::keyed::Secret;
 use userspace_net::{FourTuple, Instant};
 
 use crate::config::Config;
 use crate::inbound::WINDOW_SHIFT_MAX;
-use crate::keyed::Secret;
 use crate::options::{Options, Timestamps};
 use crate::segment::{Flags, TcpHeader};
 use crate::seq::SeqNum;
@@ -114,8 +115,13 @@ pub(crate) fn check(
 
 /// From high to low: hash, period, MSS.
 fn sequence(secret: &Secret, period: u64, tuple: &FourTuple, irs: SeqNum, offer: Offer) -> SeqNum {
+    let mut hasher = secret.hasher(b"syn", tuple);
+    hasher.write_u32(irs.0);
+    hasher.write_u64(period);
+    hasher.write_u8(offer.mss);
+    hasher.write_u8(offer.bits.unwrap_or(u8::MAX));
     // Truncated on purpose.
-    let hash = secret.cookie(tuple, irs, period, offer.mss, offer.bits) as u32;
+    let hash = hasher.finish() as u32;
     let period = (period & PERIOD_MASK) as u32;
     SeqNum((((hash << PERIOD_BITS) | period) << MSS_BITS) | u32::from(offer.mss))
 }

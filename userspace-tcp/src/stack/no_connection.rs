@@ -6,6 +6,7 @@ use userspace_net::{Endpoint, FourTuple, Instant};
 use crate::config::{Config, ConnOptions};
 use crate::connection::{Connection, Seed, peer_mss};
 use crate::interface::{ConnId, Received, State};
+use crate::isn;
 use crate::link::One;
 use crate::segment::{Segment, TcpHeader};
 use crate::syn_cookie::{self, Cookie};
@@ -99,7 +100,7 @@ impl<B> Stack<B> {
             id: NOBODY,
             tuple,
             iss: cookie.sequence,
-            timestamp_offset: self.secret.timestamp_offset(&tuple),
+            timestamp_offset: isn::timestamp_offset(&self.secret, &tuple),
             options,
         };
         let segment = Segment::new(cookie.syn, &[]);

@@ -1,5 +1,6 @@
 //! Segments in and out: to whom one belongs, and whose turn it is to send.
 
+use userspace_net::slab::Named;
 use userspace_net::{Ecn, FourTuple, Instant};
 
 use crate::config::ConnOptions;
@@ -13,7 +14,6 @@ use crate::segment::Segment;
 #[cfg(doc)]
 use crate::segment::TcpHeader;
 use crate::seq::{SeqNum, StreamOffset};
-use crate::slab::Named;
 use crate::syn_cookie;
 
 use super::Stack;
@@ -160,7 +160,7 @@ impl<B> Stack<B> {
                 self.turn = self
                     .turn
                     .saturating_add(u32::try_from(sent).unwrap_or(u32::MAX));
-                let goes_on = self.turn < SEGMENTS_PER_TURN || self.ready.len() == 0;
+                let goes_on = self.turn < SEGMENTS_PER_TURN || self.ready.is_empty();
                 if !goes_on {
                     self.settle(id);
                 } else if connection.wants_transmit() {

@@ -3,8 +3,8 @@
 //! A lookup reads one bucket and the connection that it names; the connection knows its flow. A
 //! bucket counts the flows that had to go past it, so that a lookup knows where to stop and a
 //! removal leaves nothing behind: no churn ever makes lookups slower. The table never grows: it is
-//! made for [`crate::Config::connections`], because a bucket's eleven bytes for each of them are
-//! cheap, and moving to a larger table would be a pause in the middle of traffic. The hash must be
+//! made for all connections that there may be. A bucket's eleven bytes for each of them are cheap, and
+//! moving to a larger table would be a pause in the middle of traffic. The hash must be
 //! keyed (SipHash): whoever could choose colliding flows could make every lookup long.
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ const EMPTY: u16 = 0;
 
 /// The keyed hash of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FlowHash(pub(crate) u64);
+pub struct FlowHash(pub(crate) u64);
 
 impl FlowHash {
     fn tag(self) -> u16 {
@@ -33,7 +33,7 @@ impl FlowHash {
 
 /// Connection indices by flow.
 #[derive(Debug)]
-pub(crate) struct FlowTable {
+pub struct FlowTable {
     buckets: Box<[Bucket]>,
 }
 
@@ -64,7 +64,7 @@ impl Bucket {
 
 impl FlowTable {
     /// For at most `connections` flows.
-    pub(crate) fn new(connections: usize) -> Self {
+    pub fn new(connections: usize) -> Self {
         let buckets = connections.div_ceil(LOAD).max(1);
         Self {
             buckets: vec![Bucket::VACANT; buckets].into_boxed_slice(),
@@ -73,7 +73,7 @@ impl FlowTable {
 
     /// The connection with this hash for which `is_it` says so. It is asked for the right one and,
     /// rarely, for one with the same tag.
-    pub(crate) fn find(&self, hash: FlowHash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: FlowHash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
@@ -94,7 +94,7 @@ impl FlowTable {
     }
 
     /// Adds a flow that is not there.
-    pub(crate) fn insert(&mut self, hash: FlowHash, index: u32) {
+    pub fn insert(&mut self, hash: FlowHash, index: u32) {
         let mut at = self.home(hash);
         for _ in 0..self.buckets.len() {
             let behind = self.behind(at);
@@ -113,7 +113,7 @@ impl FlowTable {
     }
 
     /// Takes away the flow of the connection `index`, if it is there.
-    pub(crate) fn remove(&mut self, hash: FlowHash, index: u32) {
+    pub fn remove(&mut self, hash: FlowHash, index: u32) {
         let home = self.home(hash);
         let Some((at, slot)) = self.place(hash, index) else {
             return;
@@ -127,7 +127,7 @@ impl FlowTable {
     }
 
     /// Flows, and how often they had to go past a bucket.
-    pub(crate) fn marks(&self) -> usize {
+    pub fn marks(&self) -> usize {
         let marks = |bucket: &Bucket| {
             let flows = bucket.tags.iter().filter(|tag| **tag != EMPTY).count();
             flows + bucket.passed as usize

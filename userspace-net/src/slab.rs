@@ -6,23 +6,39 @@
 #[cfg(test)]
 mod tests;
 
-use crate::interface::ConnId;
-
 /// Values of one chunk.
 const CHUNK: usize = 64;
 
 /// No index: the end of the list of vacant entries.
 const NONE: u32 = u32::MAX;
 
+/// What a name is made of: where its value stands, and how many stood there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The place in the table.
+    pub index: u32,
+    /// Goes around after 2^32.
+    pub generation: u32,
+}
+
 /// A value that knows its name.
-pub(crate) trait Named {
+pub trait Named {
+    /// A type of its own for the names of one table: those of two do not mix, and only the value's owner makes them.
+    type Name: Copy + Eq;
+
     /// As given by [`Slab::insert`].
-    fn id(&self) -> ConnId;
+    fn id(&self) -> Self::Name;
+
+    /// The name that is made of `key`.
+    fn name(key: Key) -> Self::Name;
+
+    /// What `name` is made of.
+    fn key(name: Self::Name) -> Key;
 }
 
 /// A table of at most `limit` values.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     chunks: Vec<Box<[Entry<T>]>>,
     /// The vacant entry that is used next.
     vacant: u32,
@@ -38,7 +54,8 @@ enum Entry<T> {
 }
 
 impl<T: Named> Slab<T> {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// Without a value.
+    pub fn new(limit: usize) -> Self {
         Self {
             chunks: Vec::new(),
             vacant: NONE,
@@ -48,16 +65,17 @@ impl<T: Named> Slab<T> {
     }
 
     /// How many values there may be.
-    pub(crate) fn limit(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.limit
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether there is no place for one more.
+    pub fn is_full(&self) -> bool {
         self.vacant == NONE && self.used >= self.limit
     }
 
     /// Adds what `make` makes of its name; `None` when the table is full.
-    pub(crate) fn insert(&mut self, make: impl FnOnce(ConnId) -> T) -> Option<ConnId> {
+    pub fn insert(&mut self, make: impl FnOnce(T::Name) -> T) -> Option<T::Name> {
         if self.vacant == NONE {
             self.vacant = self.make_vacant()?;
         }
@@ -66,19 +84,20 @@ impl<T: Named> Slab<T> {
         let Entry::Vacant { generation, next } = *entry else {
             unreachable!("an occupied entry is not in the list of vacant ones");
         };
-        let id = ConnId { index, generation };
+        let id = T::name(Key { index, generation });
         *entry = Entry::Occupied(make(id));
         self.vacant = next;
         Some(id)
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+    /// Takes a value out. Its name reaches nothing any more.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
         let next = self.vacant;
         let entry = self.entry_mut(index)?;
         let Entry::Occupied(value) = entry else {
             return None;
         };
-        let generation = value.id().generation.wrapping_add(1);
+        let generation = T::key(value.id()).generation.wrapping_add(1);
         let entry = std::mem::replace(entry, Entry::Vacant { generation, next });
         self.vacant = index;
         match entry {
@@ -87,16 +106,19 @@ impl<T: Named> Slab<T> {
         }
     }
 
-    pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
-        self.at(id.index).filter(|value| value.id() == id)
+    /// The value of this name, if it is still there.
+    pub fn get(&self, id: T::Name) -> Option<&T> {
+        self.at(T::key(id).index).filter(|value| value.id() == id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
-        self.at_mut(id.index).filter(|value| value.id() == id)
+    /// The value of this name, if it is still there.
+    pub fn get_mut(&mut self, id: T::Name) -> Option<&mut T> {
+        self.at_mut(T::key(id).index)
+            .filter(|value| value.id() == id)
     }
 
     /// By index alone, whatever generation lives there.
-    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+    pub fn at(&self, index: u32) -> Option<&T> {
         let index = index as usize;
         match self.chunks.get(index / CHUNK)?.get(index % CHUNK)? {
             Entry::Occupied(value) => Some(value),
@@ -105,7 +127,7 @@ impl<T: Named> Slab<T> {
     }
 
     /// By index alone, whatever generation lives there.
-    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.entry_mut(index)? {
             Entry::Occupied(value) => Some(value),
             Entry::Vacant { .. } => None,
@@ -113,11 +135,12 @@ impl<T: Named> Slab<T> {
     }
 
     /// The memory of an entry, whatever is in it.
-    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+    pub fn memory_at(&self, index: usize) -> Option<&impl Sized> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    /// All values, by their places.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         let entries = self.chunks.iter().flatten();
         entries.filter_map(|entry| match entry {
             Entry::Occupied(value) => Some(value),

@@ -6,14 +6,14 @@
 #[cfg(test)]
 mod tests;
 
-use userspace_net::Endpoint;
+use crate::Endpoint;
 
 use crate::flow_table::FlowTable;
 use crate::keyed::Secret;
 
 /// Local ends in use.
 #[derive(Debug)]
-pub(crate) struct Locals {
+pub struct Locals {
     table: FlowTable,
     /// By the table's index: the end, and how many connections it has.
     ends: Vec<(Endpoint, usize)>,
@@ -23,7 +23,7 @@ pub(crate) struct Locals {
 
 impl Locals {
     /// For at most so many connections.
-    pub(crate) fn new(connections: usize) -> Self {
+    pub fn new(connections: usize) -> Self {
         Self {
             table: FlowTable::new(connections),
             ends: Vec::new(),
@@ -31,18 +31,19 @@ impl Locals {
         }
     }
 
-    pub(crate) fn count(&self, secret: &Secret, local: Endpoint) -> usize {
+    /// Connections at this end.
+    pub fn count(&self, secret: &Secret, local: Endpoint) -> usize {
         let place = self.place(secret, local);
         place.map_or(0, |place| self.ends[place as usize].1)
     }
 
     /// Ends in use, and how often they had to go past a bucket.
-    pub(crate) fn marks(&self) -> usize {
+    pub fn marks(&self) -> usize {
         self.table.marks()
     }
 
     /// One connection more.
-    pub(crate) fn add(&mut self, secret: &Secret, local: Endpoint) {
+    pub fn add(&mut self, secret: &Secret, local: Endpoint) {
         if let Some(place) = self.place(secret, local) {
             self.ends[place as usize].1 += 1;
             return;
@@ -57,7 +58,7 @@ impl Locals {
     }
 
     /// One connection less.
-    pub(crate) fn remove(&mut self, secret: &Secret, local: Endpoint) {
+    pub fn remove(&mut self, secret: &Secret, local: Endpoint) {
         let Some(place) = self.place(secret, local) else {
             return;
         };

@@ -1,11 +1,21 @@
 use super::*;
 
 #[derive(Debug, PartialEq, Eq)]
-struct Value(ConnId, u32);
+struct Value(Key, u32);
 
 impl Named for Value {
-    fn id(&self) -> ConnId {
+    type Name = Key;
+
+    fn id(&self) -> Key {
         self.0
+    }
+
+    fn name(key: Key) -> Key {
+        key
+    }
+
+    fn key(name: Key) -> Key {
+        name
     }
 }
 
@@ -38,7 +48,7 @@ fn a_full_table_takes_no_more() {
 #[test]
 fn the_value_that_left_last_makes_place_for_the_next() {
     let mut slab = Slab::new(1000);
-    let ids: Vec<ConnId> = (0..200)
+    let ids: Vec<Key> = (0..200)
         .map(|i| slab.insert(|id| Value(id, i)).unwrap())
         .collect();
     let indices: Vec<u32> = ids.iter().map(|id| id.index).collect();

@@ -8,10 +8,9 @@ mod tests;
 /// No index.
 const NONE: u32 = u32::MAX;
 
-/// The neighbours of each connection. It grows with the greatest index, to
-/// [`crate::Config::connections`].
+/// The neighbours of each connection. It grows with the greatest index.
 #[derive(Debug, Default)]
-pub(crate) struct Links(Vec<Link>);
+pub struct Links(Vec<Link>);
 
 #[derive(Debug, Clone, Copy)]
 struct Link {
@@ -23,7 +22,7 @@ struct Link {
 
 /// First in, first out. All calls take the table that it was used with before.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub struct Queue {
     first: u32,
     last: u32,
     len: usize,
@@ -41,19 +40,19 @@ impl Default for Queue {
 
 impl Links {
     /// With place for `connections`.
-    pub(crate) fn new(connections: usize) -> Self {
+    pub fn new(connections: usize) -> Self {
         Self(Vec::with_capacity(connections))
     }
 
     /// Whether `index` stands in some queue.
-    pub(crate) fn contains(&self, index: u32) -> bool {
+    pub fn contains(&self, index: u32) -> bool {
         self.0
             .get(index as usize)
             .is_some_and(|link| link.previous != index)
     }
 
     /// The memory of an entry.
-    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+    pub fn memory_at(&self, index: usize) -> Option<&impl Sized> {
         self.0.get(index)
     }
 
@@ -70,16 +69,23 @@ impl Links {
 }
 
 impl Queue {
-    pub(crate) fn len(&self) -> usize {
+    /// Connections that stand in it.
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn first(&self) -> Option<u32> {
+    /// Whether none stands in it.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The one that came first.
+    pub fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
     /// Does nothing when it stands in a queue.
-    pub(crate) fn push(&mut self, links: &mut Links, index: u32) {
+    pub fn push(&mut self, links: &mut Links, index: u32) {
         if links.contains(index) {
             return;
         }
@@ -97,14 +103,15 @@ impl Queue {
         self.len += 1;
     }
 
-    pub(crate) fn pop(&mut self, links: &mut Links) -> Option<u32> {
+    /// Takes out the one that came first.
+    pub fn pop(&mut self, links: &mut Links) -> Option<u32> {
         let index = self.first()?;
         self.remove(links, index);
         Some(index)
     }
 
     /// Does nothing when it stands in no queue; it must not stand in another.
-    pub(crate) fn remove(&mut self, links: &mut Links, index: u32) {
+    pub fn remove(&mut self, links: &mut Links, index: u32) {
         if !links.contains(index) {
             return;
         }

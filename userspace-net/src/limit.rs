@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use userspace_net::Instant;
+use crate::Instant;
 
 const NANOS: u64 = 1_000_000_000;
 
 /// At most `per_second` permits a second, and at most a tenth of a second's worth at once.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub struct RateLimit {
     /// Nanoseconds between permits; `None`: no permit ever.
     interval: Option<u64>,
     burst: u64,
@@ -18,7 +18,8 @@ pub(crate) struct RateLimit {
 }
 
 impl RateLimit {
-    pub(crate) fn new(per_second: u32) -> Self {
+    /// With its burst whole.
+    pub fn new(per_second: u32) -> Self {
         let interval = NANOS.checked_div(u64::from(per_second));
         Self {
             interval,
@@ -27,7 +28,8 @@ impl RateLimit {
         }
     }
 
-    pub(crate) fn permit(&mut self, now: Instant) -> bool {
+    /// Whether it may be done `now`.
+    pub fn permit(&mut self, now: Instant) -> bool {
         let Some(interval) = self.interval else {
             return false;
         };

@@ -14,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use userspace_net::Instant;
+use crate::Instant;
 
 /// A tick is 2^14 nanoseconds.
 const TICK_BITS: u32 = 14;
@@ -37,7 +37,7 @@ const NOWHERE: u16 = u16::MAX;
 
 /// Deadlines by connection index.
 #[derive(Debug)]
-pub(crate) struct Wheel {
+pub struct Wheel {
     /// The present tick. Nothing in a slot of level 0 is before it, nothing on a higher level
     /// stands in the slot that holds it.
     tick: u64,
@@ -82,7 +82,7 @@ impl Node {
 
 impl Wheel {
     /// With place for `connections`.
-    pub(crate) fn new(now: Instant, connections: usize) -> Self {
+    pub fn new(now: Instant, connections: usize) -> Self {
         Self {
             tick: tick_of(now),
             levels: 0,
@@ -93,7 +93,7 @@ impl Wheel {
     }
 
     /// The next moment at which an entry wants attention; it may be earlier than needed.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         if self.lists[DUE].first != NONE {
             return Some(self.lists[DUE].earliest);
         }
@@ -101,7 +101,7 @@ impl Wheel {
     }
 
     /// Sets, moves or takes away the deadline of `index`.
-    pub(crate) fn set(&mut self, index: u32, deadline: Option<Instant>) {
+    pub fn set(&mut self, index: u32, deadline: Option<Instant>) {
         let present = self.nodes.get(index as usize).copied();
         let present = present.filter(|node| node.list != NOWHERE);
         match (present, deadline) {
@@ -118,12 +118,12 @@ impl Wheel {
     }
 
     /// The memory of an entry.
-    pub(crate) fn memory_at(&self, index: usize) -> Option<&impl Sized> {
+    pub fn memory_at(&self, index: usize) -> Option<&impl Sized> {
         self.nodes.get(index)
     }
 
     /// Entries, those included that come up for nothing.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nodes
             .iter()
             .filter(|node| node.list != NOWHERE)
@@ -131,7 +131,7 @@ impl Wheel {
     }
 
     /// Takes out an entry whose time has come.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<u32> {
+    pub fn pop(&mut self, now: Instant) -> Option<u32> {
         let present = tick_of(now);
         while self.lists[DUE].first == NONE {
             let list = self.first_slot();
