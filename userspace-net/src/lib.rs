@@ -6,6 +6,10 @@
 //! ([`links`]), has one deadline ([`wheel`]), and counts for its local end ([`locals`]). How often strangers are
 //! answered has a bound ([`limit`]).
 //!
+//! What it has received out of order is a set of [`ranges`]. Queues and such sets borrow their memory from a [`pool`].
+//! Which packets its path takes is found out by [`pmtu`], and by what other connections to the host have seen
+//! ([`mtu_evidence`]).
+//!
 //! Nothing here knows a header of TCP or SCTP, and nothing has a socket, a clock, a thread or a global.
 #![forbid(unsafe_code)]
 
@@ -16,6 +20,10 @@ pub mod keyed;
 pub mod limit;
 pub mod links;
 pub mod locals;
+pub mod mtu_evidence;
+pub mod pmtu;
+pub mod pool;
+pub mod ranges;
 pub mod slab;
 mod time;
 mod tuple;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use userspace_net::pmtu;
+
 /// Settings of a whole [`crate::Stack`]. Times are upper bounds on what a peer can make it wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -152,6 +154,14 @@ impl Default for KeepAlive {
 }
 
 impl Config {
+    /// What `userspace_net` needs of it for the path MTU.
+    pub(crate) fn path_mtu(&self) -> pmtu::Settings {
+        pmtu::Settings {
+            min_v4: self.min_path_mtu,
+            probing: self.path_mtu_probing,
+        }
+    }
+
     /// Whether connections offer and accept explicit congestion notification. DCTCP needs it; BBR
     /// has no answer to marks (draft-ietf-ccwg-bbr-06 section 3.7), so that it must not ask for them.
     pub(crate) fn wants_ecn(&self) -> bool {

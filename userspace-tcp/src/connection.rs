@@ -20,6 +20,7 @@ mod urgent;
 
 use std::time::Duration;
 
+use userspace_net::pmtu::PathMtu;
 use userspace_net::slab::{Key, Named};
 use userspace_net::{Endpoint, FourTuple, Instant};
 
@@ -32,7 +33,6 @@ use crate::interface::{ConnCounters, ConnId, Event, Info, SoftError, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
-use crate::pmtu::PathMtu;
 use crate::rack::Rack;
 use crate::resent::Resent;
 use crate::rtt::Rtt;
@@ -171,7 +171,7 @@ impl<B> Connection<B> {
             plan,
             mss,
             emss,
-            path: PathMtu::new(config, emss, true),
+            path: PathMtu::new(config.path_mtu(), emss, true),
             scales: false,
             peer_shift: 0,
             sack: false,

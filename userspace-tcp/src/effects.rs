@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 
 use userspace_net::limit::RateLimit;
+use userspace_net::mtu_evidence::MtuEvidence;
 use userspace_net::{FourTuple, Instant};
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::connection::clock;
 use crate::interface::{ConnId, Counters, Event};
-use crate::mtu_evidence::MtuEvidence;
 use crate::options::Timestamps;
-use crate::pool::Pools;
+use crate::pools::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 
@@ -57,7 +57,7 @@ impl<B> Effects<B> {
             events: VecDeque::with_capacity(EVENTS_ROOM),
             released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
-            mtu_evidence: MtuEvidence::new(),
+            mtu_evidence: MtuEvidence::default(),
             arrivals: Arrivals::default(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),

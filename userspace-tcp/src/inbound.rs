@@ -14,11 +14,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use userspace_net::Instant;
+use userspace_net::pool::RangePool;
+use userspace_net::ranges::RangeSet;
 
 use crate::interface::{NewRange, NewRanges};
 use crate::options::SackBlocks;
-use crate::pool::RangePool;
-use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space, StreamOffset};
 use due::AckDue;
 use echo::Echo;
@@ -26,6 +26,9 @@ pub(crate) use echo::EchoMode;
 use reports::{Held, Reports};
 use window::Window;
 pub(crate) use window::{WINDOW_SHIFT_MAX, WindowPlan};
+
+/// Most separate ranges beyond the in-order point. A segment that would make one more is dropped.
+pub(crate) const RANGES_MAX: usize = 1024;
 
 /// An acknowledgment that is due waits no longer when what it is of is more than this part of the window.
 const ACK_SHARE: u32 = 4;

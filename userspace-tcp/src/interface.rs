@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Duration;
 
+use userspace_net::ranges::GAPS_MAX;
 use userspace_net::{Ecn, Endpoint, FourTuple, Instant, checksum::PartialSum};
 
 use crate::options::Timestamps;
@@ -274,7 +275,7 @@ pub struct Payload<B> {
 }
 
 /// Most ranges of new bytes that one segment can bring.
-pub const NEW_RANGES_MAX: usize = 4;
+pub const NEW_RANGES_MAX: usize = GAPS_MAX;
 
 /// Bytes of a received segment that never came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

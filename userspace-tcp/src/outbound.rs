@@ -25,10 +25,10 @@ pub(crate) use delivered::Delivered;
 pub(crate) use fin::Fin;
 pub(crate) use slot::Slot;
 
+use userspace_net::pool::QueuePool;
 use userspace_net::{Instant, checksum::PartialSum};
 
 use crate::interface::{Outgoing, Payload, SegmentId};
-use crate::pool::QueuePool;
 use crate::rate::RateSampler;
 use crate::seq::{Position, SeqNum, Space};
 use delivered::Arrived;

@@ -32,7 +32,7 @@ use crate::interface::{
 };
 use crate::isn;
 use crate::outbound::Returned;
-use crate::pool::Pools;
+use crate::pools::Pools;
 use crate::resource_usage::ResourceUsage;
 use crate::seq::SeqNum;
 use delayed_acks::DelayedAcks;

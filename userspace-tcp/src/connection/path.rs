@@ -2,13 +2,13 @@
 //! out as IP fragments, and which were lost because of their size.
 
 use userspace_net::Instant;
+use userspace_net::pmtu::PathMtu;
 
 use crate::config::Config;
 use crate::congestion::Phase;
 use crate::effects::Env;
 use crate::interface::{Event, Payload, State};
 use crate::options::TIMESTAMPS_LEN;
-use crate::pmtu::PathMtu;
 use crate::segment::HEADER_MIN;
 use crate::seq::{Position, SeqNum};
 
@@ -22,7 +22,7 @@ impl<B> Connection<B> {
     /// The path is not known yet: it takes segments of `emss` bytes.
     pub(super) fn begin_path(&mut self, config: &Config) {
         let v4 = self.tuple.remote.addr.is_ipv4();
-        self.path = PathMtu::new(config, self.emss + self.overhead(), v4);
+        self.path = PathMtu::new(config.path_mtu(), self.emss + self.overhead(), v4);
     }
 
     /// The most bytes that the next segment may have: a probe's, while one is wanted, but no more than

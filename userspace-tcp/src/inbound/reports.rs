@@ -5,8 +5,9 @@
 //! All of it goes in segments without payload. What several segments brought before the first
 //! acknowledgment could go out takes several of them, so that nothing stays untold.
 
+use userspace_net::ranges::RangeSet;
+
 use crate::options::{SACK_BLOCKS_MAX, SackBlock, SackBlocks};
-use crate::ranges::RangeSet;
 use crate::seq::{Position, SeqNum, Space};
 
 /// Ranges whose order of arrival is remembered.

@@ -18,7 +18,7 @@ impl Half {
     fn new(config: &Config, plan: WindowPlan) -> Self {
         Self {
             inbound: Inbound::new(IRS, plan, 1448, config.sack),
-            pool: RangePool::new(0),
+            pool: RangePool::new(RANGES_MAX, 0),
             arrivals: Arrivals::default(),
         }
     }

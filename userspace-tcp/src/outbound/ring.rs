@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use userspace_net::pool::QueuePool;
+
 use super::slot::Slot;
-use crate::pool::QueuePool;
 use crate::seq::Position;
 
 /// Segments in the order of the stream. Borrows its memory while it is not empty.

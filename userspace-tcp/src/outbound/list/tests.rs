@@ -1,8 +1,8 @@
 use userspace_net::Instant;
+use userspace_net::pool::QueuePool;
 
 use super::*;
 use crate::outbound::slot::{Slot, SlotState};
-use crate::pool::QueuePool;
 use crate::rate::Stamp;
 
 fn ring(count: u32) -> Ring<u32> {

@@ -1,6 +1,7 @@
 //! What one connection knows of its path's MTU: by ICMP (RFC 1191, RFC 8201), and where ICMP is
-//! filtered by timeouts and by probes that are segments of the stream (RFC 4821, RFC 8899).
+//! filtered by timeouts and by probes that carry what is sent anyway (RFC 4821, RFC 8899).
 //!
+//! A segment here is what is posted as one packet; it is known by the positions at which it begins and ends.
 //! Sizes are whole IP packets, in bytes. It sends nothing and never cuts a segment: what was posted
 //! before the path became narrow goes out as IP fragments.
 
@@ -9,10 +10,7 @@ mod tests;
 
 use std::time::Duration;
 
-use userspace_net::Instant;
-
-use crate::config::Config;
-use crate::seq::Position;
+use crate::Instant;
 
 /// IPv6 needs no smaller packets than this (RFC 8201 section 4).
 const MIN_V6: u32 = 1280;
@@ -47,9 +45,19 @@ const PLATEAUS: [u32; 10] = [
     65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296,
 ];
 
+/// What all paths of a stack have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The least path MTU over IPv4 that makes segments smaller, in bytes of an IP packet. With IPv6 it is 1280
+    /// (RFC 8201).
+    pub min_v4: u16,
+    /// Find out the path's MTU also where ICMP errors are filtered.
+    pub probing: bool,
+}
+
 /// The state of the search (RFC 8899 section 5.2).
 #[derive(Debug)]
-pub(crate) struct PathMtu {
+pub struct PathMtu {
     /// Passes, as far as is known.
     plpmtu: u32,
     /// What the first link, the peer and the layer above allow.
@@ -86,20 +94,20 @@ enum Search {
 
 /// A segment that is larger than what is known to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Probe {
+pub struct Probe {
     /// Its first byte.
-    pub(crate) start: Position,
+    pub start: u64,
     /// Behind its last.
-    pub(crate) end: Position,
+    pub end: u64,
     /// Of the packet, in bytes.
     size: u32,
 }
 
 impl PathMtu {
     /// At first the path takes what the first link takes: `max` bytes, with IPv4 or IPv6.
-    pub(crate) fn new(config: &Config, max: u32, v4: bool) -> Self {
+    pub fn new(settings: Settings, max: u32, v4: bool) -> Self {
         let min = if v4 {
-            u32::from(config.min_path_mtu).max(LEAST_V4)
+            u32::from(settings.min_v4).max(LEAST_V4)
         } else {
             MIN_V6
         };
@@ -109,7 +117,7 @@ impl PathMtu {
             min_plpmtu: min.min(max),
             fragment: max,
             v4,
-            probing: config.path_mtu_probing,
+            probing: settings.probing,
             search: Search::Complete { raise_at: None },
             wanted: false,
             probe: None,
@@ -118,12 +126,14 @@ impl PathMtu {
     }
 
     /// PLPMTU: the largest packet that is known to pass.
-    pub(crate) fn plpmtu(&self) -> u32 {
+    #[inline]
+    pub fn plpmtu(&self) -> u32 {
         self.plpmtu
     }
 
     /// The largest packet that may be posted next: a probe, if one is wanted.
-    pub(crate) fn postable(&self) -> u32 {
+    #[inline]
+    pub fn postable(&self) -> u32 {
         match self.search {
             Search::Active { probed, .. } if self.wanted => probed,
             Search::Active { .. } | Search::Complete { .. } => self.plpmtu,
@@ -131,18 +141,21 @@ impl PathMtu {
     }
 
     /// How a packet of `size` bytes goes out.
-    pub(crate) fn fragment_to(&self, size: u32) -> Option<u32> {
+    #[inline]
+    pub fn fragment_to(&self, size: u32) -> Option<u32> {
         let passes = self.passes();
         (size > passes).then_some(passes)
     }
 
     /// The largest packet that goes out in one piece, but for a probe.
-    pub(crate) fn passes(&self) -> u32 {
+    #[inline]
+    pub fn passes(&self) -> u32 {
         self.plpmtu.min(self.fragment)
     }
 
     /// The segment from `start` up to `end`, a packet of `size` bytes, was posted.
-    pub(crate) fn posted(&mut self, start: Position, end: Position, size: u32) {
+    #[inline]
+    pub fn posted(&mut self, start: u64, end: u64, size: u32) {
         if self.wanted && size > self.plpmtu {
             self.wanted = false;
             self.probe = Some(Probe { start, end, size });
@@ -150,18 +163,20 @@ impl PathMtu {
     }
 
     /// The probe that is posted and of which nothing is known yet.
-    pub(crate) fn probe(&self) -> Option<Probe> {
+    #[inline]
+    pub fn probe(&self) -> Option<Probe> {
         self.probe
     }
 
     /// Whether the segment at `start` is the probe.
-    pub(crate) fn is_probe(&self, start: Position) -> bool {
+    #[inline]
+    pub fn is_probe(&self, start: u64) -> bool {
         self.probe.is_some_and(|probe| probe.start == start)
     }
 
-    /// SND.UNA moved. `calm`: nothing is lost, and the network takes a probe. Returns whether PLPMTU
+    /// Something was acknowledged. `calm`: nothing is lost, and the network takes a probe. Returns whether PLPMTU
     /// changed, as others below.
-    pub(crate) fn progress(&mut self, now: Instant, calm: bool) -> bool {
+    pub fn progress(&mut self, now: Instant, calm: bool) -> bool {
         self.timeouts = 0;
         if let Search::Complete { raise_at: Some(at) } = self.search
             && at <= now
@@ -182,7 +197,7 @@ impl PathMtu {
     }
 
     /// The probe has arrived.
-    pub(crate) fn probe_arrived(&mut self, now: Instant) -> bool {
+    pub fn probe_arrived(&mut self, now: Instant) -> bool {
         let Some(probe) = self.probe.take() else {
             return false;
         };
@@ -195,7 +210,7 @@ impl PathMtu {
 
     /// The probe is lost. When other segments are lost as well that says nothing (RFC 4821
     /// section 7.6.4).
-    pub(crate) fn probe_lost(&mut self, now: Instant, alone: bool) {
+    pub fn probe_lost(&mut self, now: Instant, alone: bool) {
         let Some(probe) = self.probe.take().filter(|_| alone) else {
             return;
         };
@@ -217,13 +232,7 @@ impl PathMtu {
 
     /// A router said that no packet larger than `mtu` passes (0: it named none), about one of `size`
     /// bytes; `probe`: that was the probe. `None`: it can't be so.
-    pub(crate) fn too_big(
-        &mut self,
-        now: Instant,
-        mtu: u32,
-        size: u32,
-        probe: bool,
-    ) -> Option<TooBig> {
+    pub fn too_big(&mut self, now: Instant, mtu: u32, size: u32, probe: bool) -> Option<TooBig> {
         let named = match mtu {
             0 if self.v4 => plateau_below(size),
             mtu => mtu,
@@ -257,7 +266,7 @@ impl PathMtu {
 
     /// The first link of the path takes `mtu` bytes from now on. A wider one is not used: what the
     /// rest of the path takes was found out below the old width.
-    pub(crate) fn first_link(&mut self, mtu: u32) -> bool {
+    pub fn first_link(&mut self, mtu: u32) -> bool {
         let least = if self.v4 { LEAST_V4 } else { MIN_V6 };
         let mtu = mtu.max(least);
         if mtu >= self.max_plpmtu {
@@ -272,14 +281,15 @@ impl PathMtu {
     }
 
     /// The peer has answered, though it takes nothing: the path is not to blame.
-    pub(crate) fn answered(&mut self) {
+    #[inline]
+    pub fn answered(&mut self) {
         self.timeouts = 0;
     }
 
     /// The retransmission timer ran out for a packet of `size` bytes. `passes`: meanwhile the host has
     /// got one as large from another connection, so that it takes more to blame the path: some paths
     /// to a host may be narrower than others.
-    pub(crate) fn timed_out(&mut self, size: u32, passes: bool) -> bool {
+    pub fn timed_out(&mut self, size: u32, passes: bool) -> bool {
         self.timeouts = self.timeouts.saturating_add(1);
         let base = BASE_PLPMTU.max(self.min_plpmtu);
         let (lower, most) = if size.min(self.plpmtu) > base {
@@ -347,13 +357,13 @@ impl PathMtu {
 
 /// What a router said, and was believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooBig {
+pub struct TooBig {
     /// The largest packet that passes.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// Less than was known to pass.
-    pub(crate) narrower: bool,
+    pub narrower: bool,
     /// PLPMTU changed.
-    pub(crate) changed: bool,
+    pub changed: bool,
 }
 
 fn plateau_below(size: u32) -> u32 {

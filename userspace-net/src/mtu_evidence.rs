@@ -7,7 +7,7 @@ mod tests;
 
 use std::net::IpAddr;
 
-use userspace_net::Instant;
+use crate::Instant;
 
 /// Hosts that are remembered. Two that meet at a place forget each other, which does no more than
 /// make the path doubted as if there were no others.
@@ -15,7 +15,7 @@ const PLACES: usize = 256;
 
 /// The latest packet that arrived, by host.
 #[derive(Debug)]
-pub(crate) struct MtuEvidence(Box<[Option<Packet>]>);
+pub struct MtuEvidence(Box<[Option<Packet>]>);
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -26,20 +26,23 @@ struct Packet {
     at: Instant,
 }
 
-impl MtuEvidence {
-    pub(crate) fn new() -> Self {
+impl Default for MtuEvidence {
+    /// Nothing is known.
+    fn default() -> Self {
         Self(vec![None; PLACES].into_boxed_slice())
     }
+}
 
+impl MtuEvidence {
     /// A packet of `size` bytes, in one piece, was acknowledged by `host`.
-    pub(crate) fn note(&mut self, host: IpAddr, size: u32, at: Instant) {
+    pub fn note(&mut self, host: IpAddr, size: u32, at: Instant) {
         if let Some(place) = self.0.get_mut(place_of(host)) {
             *place = Some(Packet { host, size, at });
         }
     }
 
     /// Whether the latest was acknowledged at `since` or later, and had `size` bytes at least.
-    pub(crate) fn since(&self, host: IpAddr, size: u32, since: Instant) -> bool {
+    pub fn since(&self, host: IpAddr, size: u32, since: Instant) -> bool {
         let packet = self.0.get(place_of(host)).copied().flatten();
         packet
             .is_some_and(|packet| packet.host == host && packet.size >= size && packet.at >= since)

@@ -1,5 +1,8 @@
 use super::*;
 
+/// Most ranges of a set.
+const LIMIT: usize = 1024;
+
 fn push(pool: &mut QueuePool<u32>, queue: &mut VecDeque<u32>, buf: u32) {
     pool.make_room(queue);
     queue.push_back(buf);
@@ -69,7 +72,7 @@ fn what_a_few_connections_need_is_there_from_the_start() {
 
 #[test]
 fn what_came_back_last_is_lent_first() {
-    let mut pool = RangePool::new(0);
+    let mut pool = RangePool::new(LIMIT, 0);
     let (mut a, mut b) = (VecDeque::new(), VecDeque::new());
     pool.make_room(&mut a);
     pool.make_room(&mut b);
@@ -82,7 +85,7 @@ fn what_came_back_last_is_lent_first() {
 }
 
 /// Fills `set` until it is refused; how many ranges it has then.
-fn fill(pool: &mut RangePool, set: &mut VecDeque<Range<Position>>) -> usize {
+fn fill(pool: &mut RangePool, set: &mut VecDeque<Range<u64>>) -> usize {
     while pool.make_room(set) {
         set.push_back(0..1);
     }
@@ -91,16 +94,16 @@ fn fill(pool: &mut RangePool, set: &mut VecDeque<Range<Position>>) -> usize {
 
 #[test]
 fn only_so_many_connections_have_very_many_ranges() {
-    let mut pool = RangePool::new(0);
+    let mut pool = RangePool::new(LIMIT, 0);
     let mut sets: Vec<_> = (0..WIDE_MAX).map(|_| VecDeque::new()).collect();
     for set in &mut sets {
-        assert_eq!(fill(&mut pool, set), RANGES_MAX);
+        assert_eq!(fill(&mut pool, set), LIMIT);
     }
     let mut late = VecDeque::new();
     assert_eq!(fill(&mut pool, &mut late), RANGES_FEW);
     sets[0].clear();
     pool.settle(&mut sets[0]);
     pool.settle(&mut sets[0]);
-    assert_eq!(fill(&mut pool, &mut late), RANGES_MAX);
+    assert_eq!(fill(&mut pool, &mut late), LIMIT);
     assert_eq!(fill(&mut pool, &mut sets[0]), RANGES_FEW);
 }

@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// Most ranges of a set.
+const RANGES_MAX: usize = 1024;
+
 /// A set with its pool.
 struct Set {
     set: RangeSet,
@@ -13,7 +16,7 @@ impl Default for Set {
     fn default() -> Self {
         Self {
             set: RangeSet::default(),
-            pool: RangePool::new(0),
+            pool: RangePool::new(RANGES_MAX, 0),
         }
     }
 }
@@ -129,7 +132,7 @@ fn a_set_agrees_with_a_bitmap() {
                     covered.push(at);
                 }
             }
-            if gaps.as_slice().len() < NEW_RANGES_MAX {
+            if gaps.as_slice().len() < GAPS_MAX {
                 assert!(new.clone().all(|at| bitmap[at as usize]));
             }
         }

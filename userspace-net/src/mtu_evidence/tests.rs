@@ -9,7 +9,7 @@ fn host(last: u8) -> IpAddr {
 
 #[test]
 fn a_packet_of_that_size_to_that_host_since_then() {
-    let mut passed = MtuEvidence::new();
+    let mut passed = MtuEvidence::default();
     let at = Instant::ZERO + Duration::from_secs(1);
     let later = at + Duration::from_nanos(1);
     assert!(!passed.since(host(2), 0, Instant::ZERO));

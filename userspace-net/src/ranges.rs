@@ -1,8 +1,8 @@
-//! A bounded set of received ranges beyond the in-order point (RFC 9293 section 3.10.7.4,
-//! RFC 2018).
+//! A bounded set of what was received beyond the in-order point, by positions that never wrap: of bytes, or of
+//! chunks.
 //!
-//! Its memory is lent by a [`RangePool`] while it holds something. It never holds more than
-//! [`RANGES_MAX`] ranges: what a peer scatters wider is refused.
+//! Its memory is lent by a [`RangePool`] while it holds something. It never holds more ranges than that allows: what
+//! a peer scatters wider is refused.
 
 #[cfg(test)]
 mod tests;
@@ -10,37 +10,37 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::interface::NEW_RANGES_MAX;
 use crate::pool::RangePool;
-use crate::seq::Position;
 
-/// Most separate ranges of one connection. A segment that would make one more is dropped.
-pub(crate) const RANGES_MAX: usize = 1024;
+/// Most gaps that one call fills. What is beyond is left out, for its sender to send again.
+pub const GAPS_MAX: usize = 4;
 
 /// Ranges in ascending order, neither overlapping nor touching.
 #[derive(Debug, Default)]
-pub(crate) struct RangeSet {
+pub struct RangeSet {
     /// Borrowed from the pool while it is not empty.
-    ranges: VecDeque<Range<Position>>,
+    ranges: VecDeque<Range<u64>>,
 }
 
 /// The set has no place for one more range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub struct Full;
 
 /// What an insertion added, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Gaps {
-    gaps: [Range<Position>; NEW_RANGES_MAX],
+pub struct Gaps {
+    gaps: [Range<u64>; GAPS_MAX],
     count: usize,
 }
 
 impl Gaps {
-    pub(crate) fn as_slice(&self) -> &[Range<Position>] {
+    /// All of them.
+    #[inline]
+    pub fn as_slice(&self) -> &[Range<u64>] {
         &self.gaps[..self.count]
     }
 
-    pub(crate) fn push(&mut self, gap: Range<Position>) -> bool {
+    fn push(&mut self, gap: Range<u64>) -> bool {
         let Some(place) = self.gaps.get_mut(self.count) else {
             return false;
         };
@@ -51,27 +51,32 @@ impl Gaps {
 }
 
 impl RangeSet {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// In ascending order.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<Position>> {
+    #[inline]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<u64>> {
         self.ranges.iter()
     }
 
     /// One past the end of the last range.
-    pub(crate) fn end(&self) -> Option<Position> {
+    #[inline]
+    pub fn end(&self) -> Option<u64> {
         self.ranges.back().map(|range| range.end)
     }
 
     /// The range that holds `position`.
-    pub(crate) fn containing(&self, position: Position) -> Option<Range<Position>> {
+    #[inline]
+    pub fn containing(&self, position: u64) -> Option<Range<u64>> {
         self.overlapping(position..position + 1)
     }
 
     /// The first range that has bytes of `part`.
-    pub(crate) fn overlapping(&self, part: Range<Position>) -> Option<Range<Position>> {
+    pub fn overlapping(&self, part: Range<u64>) -> Option<Range<u64>> {
         let index = self.ranges.partition_point(|range| range.end <= part.start);
         self.ranges
             .get(index)
@@ -79,13 +84,12 @@ impl RangeSet {
             .cloned()
     }
 
-    /// Adds `new` and says which parts were not there. After [`NEW_RANGES_MAX`] gaps the rest of
+    /// Adds `new` and says which parts were not there. After [`GAPS_MAX`] gaps the rest of
     /// `new` is left out.
-    pub(crate) fn insert(
-        &mut self,
-        new: Range<Position>,
-        pool: &mut RangePool,
-    ) -> Result<Gaps, Full> {
+    ///
+    /// # Errors
+    /// It would be one range more than may be.
+    pub fn insert(&mut self, new: Range<u64>, pool: &mut RangePool) -> Result<Gaps, Full> {
         let mut gaps = Gaps::default();
         let mut end = new.end;
         // Those that touch or overlap: lo..hi.
@@ -122,19 +126,12 @@ impl RangeSet {
 
     /// `new` begins before every range. Takes away those that it touches; says which parts of it
     /// were not there, and where what is without a gap from its beginning ends. After
-    /// [`NEW_RANGES_MAX`] gaps the rest of `new` is left out.
-    pub(crate) fn join_front(
-        &mut self,
-        new: Range<Position>,
-        pool: &mut RangePool,
-    ) -> (Gaps, Position) {
+    /// [`GAPS_MAX`] gaps the rest of `new` is left out.
+    pub fn join_front(&mut self, new: Range<u64>, pool: &mut RangePool) -> (Gaps, u64) {
         let mut gaps = Gaps::default();
         let mut end = new.start;
         loop {
-            let first = self
-                .ranges
-                .front()
-                .map_or(Position::MAX, |range| range.start);
+            let first = self.ranges.front().map_or(u64::MAX, |range| range.start);
             let gap = end..first.min(new.end);
             if !gap.is_empty() {
                 if !gaps.push(gap.clone()) {
@@ -155,7 +152,7 @@ impl RangeSet {
     }
 
     /// Forgets every range.
-    pub(crate) fn clear(&mut self, pool: &mut RangePool) {
+    pub fn clear(&mut self, pool: &mut RangePool) {
         self.ranges.clear();
         pool.settle(&mut self.ranges);
     }

@@ -1,10 +1,14 @@
 use super::*;
 
 const START: Instant = Instant::from_nanos(1);
+const SETTINGS: Settings = Settings {
+    min_v4: 552,
+    probing: true,
+};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn path() -> PathMtu {
-    PathMtu::new(&Config::default(), 9000, true)
+    PathMtu::new(SETTINGS, 9000, true)
 }
 
 /// A probe goes out and arrives if it has at most `passes` bytes; its size.
@@ -80,7 +84,7 @@ fn segments_have_a_least_size_and_fragments_have_less() {
 
 #[test]
 fn no_ipv6_path_is_narrower_than_1280() {
-    let mut path = PathMtu::new(&Config::default(), 1500, false);
+    let mut path = PathMtu::new(SETTINGS, 1500, false);
     assert_eq!(too_big(&mut path, 1279, 1500), None);
     assert_eq!(too_big(&mut path, 0, 1500), None);
     assert_eq!(too_big(&mut path, 1280, 1500), Some((true, true)));
@@ -215,11 +219,11 @@ fn a_segment_smaller_than_the_probe_that_is_wanted_may_be_one() {
 
 #[test]
 fn without_probing_a_router_is_asked_again_and_timeouts_mean_nothing() {
-    let config = Config {
-        path_mtu_probing: false,
-        ..Config::default()
+    let settings = Settings {
+        probing: false,
+        ..SETTINGS
     };
-    let mut path = PathMtu::new(&config, 9000, true);
+    let mut path = PathMtu::new(settings, 9000, true);
     for _ in 0..5 {
         assert!(!path.timed_out(9000, false));
     }
@@ -231,7 +235,7 @@ fn without_probing_a_router_is_asked_again_and_timeouts_mean_nothing() {
 
 #[test]
 fn a_narrow_first_link_has_nothing_to_fall_back_to() {
-    let mut path = PathMtu::new(&Config::default(), 400, true);
+    let mut path = PathMtu::new(SETTINGS, 400, true);
     assert_eq!((path.plpmtu(), path.fragment_to(400)), (400, None));
     for _ in 0..5 {
         assert!(!path.timed_out(400, false));
@@ -241,7 +245,7 @@ fn a_narrow_first_link_has_nothing_to_fall_back_to() {
 
 #[test]
 fn the_size_of_the_first_link_is_tried_though_it_is_unusual() {
-    let mut path = PathMtu::new(&Config::default(), 1475, true);
+    let mut path = PathMtu::new(SETTINGS, 1475, true);
     too_big(&mut path, 1000, 1475);
     let later = START + 10 * MINUTE;
     path.progress(later, true);

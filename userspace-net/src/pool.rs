@@ -11,11 +11,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::config::Config;
-use crate::outbound::Slot;
-use crate::ranges::RANGES_MAX;
-use crate::seq::Position;
-
 /// Segments of the smallest send queue.
 const QUEUE_MIN: usize = 4;
 
@@ -27,33 +22,17 @@ const WARM: usize = 64;
 /// ... and as long as they have room for no more than so much together.
 const WARM_ROOM: usize = 2048;
 
-/// Everything that one stack lends.
-#[derive(Debug)]
-pub(crate) struct Pools<B> {
-    pub(crate) queues: QueuePool<Slot<B>>,
-    pub(crate) ranges: RangePool,
-}
-
-impl<B> Pools<B> {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self {
-            queues: QueuePool::new(config.send_queue_segments, config.connections),
-            ranges: RangePool::new(config.connections),
-        }
-    }
-}
-
 /// Send queues of a few sizes: a connection with one segment in flight does not hold room for
 /// thousands.
 #[derive(Debug)]
-pub(crate) struct QueuePool<T> {
-    /// Ascending; the last has [`Config::send_queue_segments`].
+pub struct QueuePool<T> {
+    /// Ascending; the last has the limit.
     sizes: Vec<(usize, Pool<VecDeque<T>>)>,
 }
 
 impl<T> QueuePool<T> {
     /// For the queues, each of at most `limit` segments, of so many connections.
-    pub(crate) fn new(limit: usize, connections: usize) -> Self {
+    pub fn new(limit: usize, connections: usize) -> Self {
         let smaller = std::iter::successors(Some(QUEUE_MIN), |segments| {
             Some(segments.saturating_mul(QUEUE_GROWTH))
         });
@@ -70,7 +49,7 @@ impl<T> QueuePool<T> {
 
     /// Gives `queue` room for one more segment. A queue beyond the limit grows by itself.
     #[inline]
-    pub(crate) fn make_room(&mut self, queue: &mut VecDeque<T>) {
+    pub fn make_room(&mut self, queue: &mut VecDeque<T>) {
         if queue.len() >= queue.capacity() {
             self.enlarge(queue);
         }
@@ -90,14 +69,14 @@ impl<T> QueuePool<T> {
     }
 
     /// Takes the storage of `queue` back if it is empty.
-    pub(crate) fn settle(&mut self, queue: &mut VecDeque<T>) {
+    pub fn settle(&mut self, queue: &mut VecDeque<T>) {
         if queue.is_empty() {
             self.give(std::mem::take(queue));
         }
     }
 
     /// Pieces that did not come back.
-    pub(crate) fn lent(&self) -> usize {
+    pub fn lent(&self) -> usize {
         let lent = |(_, pool): &(usize, Pool<_>)| pool.made - pool.free.len();
         self.sizes.iter().map(lent).sum()
     }
@@ -117,27 +96,30 @@ const WIDE_MAX: usize = 1024;
 /// Ranges for which a connection always finds room.
 const RANGES_FEW: usize = QUEUE_MIN * QUEUE_GROWTH * QUEUE_GROWTH;
 
-/// Sets of at most [`RANGES_MAX`] ranges, in a few sizes.
+/// Sets of ranges ([`crate::ranges::RangeSet`]), in a few sizes.
 #[derive(Debug)]
-pub(crate) struct RangePool {
-    sets: QueuePool<Range<Position>>,
+pub struct RangePool {
+    sets: QueuePool<Range<u64>>,
+    limit: usize,
     /// Sets that are out and have room for more than [`RANGES_FEW`].
     wide: usize,
 }
 
 impl RangePool {
-    /// For the sets of so many connections.
-    pub(crate) fn new(connections: usize) -> Self {
+    /// For the sets, each of at most `limit` ranges, of so many connections. Only 1024 sets have more than 64 ranges at
+    /// the same time.
+    pub fn new(limit: usize, connections: usize) -> Self {
         Self {
-            sets: QueuePool::new(RANGES_MAX, connections),
+            sets: QueuePool::new(limit, connections),
+            limit,
             wide: 0,
         }
     }
 
     /// Gives `ranges` room for one more; `false` when it has had all that it can get.
-    pub(crate) fn make_room(&mut self, ranges: &mut VecDeque<Range<Position>>) -> bool {
+    pub fn make_room(&mut self, ranges: &mut VecDeque<Range<u64>>) -> bool {
         let widens = ranges.len() == RANGES_FEW && !is_wide(ranges);
-        if ranges.len() >= RANGES_MAX || (widens && self.wide >= WIDE_MAX) {
+        if ranges.len() >= self.limit || (widens && self.wide >= WIDE_MAX) {
             return false;
         }
         self.wide += usize::from(widens);
@@ -146,18 +128,18 @@ impl RangePool {
     }
 
     /// Sets that did not come back.
-    pub(crate) fn lent(&self) -> usize {
+    pub fn lent(&self) -> usize {
         self.sets.lent().max(self.wide)
     }
 
     /// Takes the storage of `ranges` back if it is empty.
-    pub(crate) fn settle(&mut self, ranges: &mut VecDeque<Range<Position>>) {
+    pub fn settle(&mut self, ranges: &mut VecDeque<Range<u64>>) {
         self.wide -= usize::from(ranges.is_empty() && is_wide(ranges));
         self.sets.settle(ranges);
     }
 }
 
-fn is_wide(ranges: &VecDeque<Range<Position>>) -> bool {
+fn is_wide(ranges: &VecDeque<Range<u64>>) -> bool {
     ranges.capacity() > RANGES_FEW
 }
 
