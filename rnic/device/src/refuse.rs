@@ -123,10 +123,19 @@ pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(),
     ))
 }
 
-/// A refusal whose message fits a control message, however much the host had to say.
+/// The end of a message that was too long.
+const CUT_OFF: &str = "\n... (cut off here: the daemon's log has all)";
+
+/// A refusal whose message fits a control message, however much the host had to say. One that is cut off says
+/// so: whoever logs it logs it whole.
 pub fn bounded(mut refusal: Refusal) -> Refusal {
-    let end = refusal.message.floor_char_boundary(MESSAGE_MAX);
-    refusal.message.truncate(end);
+    if refusal.message.len() > MESSAGE_MAX {
+        let end = MESSAGE_MAX - CUT_OFF.len();
+        refusal
+            .message
+            .truncate(refusal.message.floor_char_boundary(end));
+        refusal.message += CUT_OFF;
+    }
     refusal
 }
 

@@ -66,3 +66,16 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     devices.reconfigure(&[config], HOW).unwrap();
     devices.shutdown();
 }
+
+#[test]
+fn an_answer_that_is_cut_off_says_so_and_a_shorter_one_is_whole() {
+    let answer = |message: String| {
+        let code = rnic_ipc::control::RefusalCode::WrongState;
+        crate::bounded(rnic_ipc::control::Refusal { code, message }).message
+    };
+    let whole = "\u{e9}".repeat(1024);
+    assert_eq!(answer(whole.clone()), whole);
+    let cut = answer(whole + "x");
+    assert!(cut.len() <= 2048, "{}", cut.len());
+    assert!(cut.ends_with("the daemon's log has all)"), "{cut}");
+}
