@@ -271,6 +271,7 @@ fn host(call: &'static str) -> impl Fn(Errno) -> TransportError {
 
 /// What can go wrong with a control channel.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransportError {
     /// Nothing there now, or no room now. Only from the `try_` calls.
     #[error("the call would block")]

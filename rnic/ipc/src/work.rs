@@ -241,6 +241,7 @@ pub const WC_WITH_IMMEDIATE: u16 = 4;
 
 numbered! {
     /// How a work request ended.
+    #[non_exhaustive]
     pub enum WcStatus {
         /// Done.
         Success = 0,

@@ -7,10 +7,11 @@ use rnic::{WcStatus, WorkCompletion, WrOpcode};
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
-    IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_OP_ERR, IBV_WC_SEND,
-    IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_wc,
+    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_GENERAL_ERR, IBV_WC_LOC_LEN_ERR,
+    IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_RDMA_READ,
+    IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
+    IBV_WC_REM_OP_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV,
+    IBV_WC_WR_FLUSH_ERR, ibv_wc,
 };
 use crate::cq::Cq;
 use crate::ffi::{Outcome, Ptr, field};
@@ -140,6 +141,7 @@ fn status(status: WcStatus) -> c_int {
         WcStatus::WorkRequestFlushed => IBV_WC_WR_FLUSH_ERR,
         WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
         WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+        _ => IBV_WC_GENERAL_ERR,
     }
 }
 

@@ -37,5 +37,6 @@ fn words(status: WcStatus) -> &'static str {
         WcStatus::RemoteOperation => {
             "the peer ended the connection with a Terminate; the connection's end says why"
         }
+        _ => "for a reason that this version of the crate has no words for",
     }
 }

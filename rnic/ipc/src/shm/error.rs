@@ -19,6 +19,7 @@ pub struct OutOfBounds {
 
 /// Why memory could not be made or mapped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShmError {
     /// The other process's fault: not a memfd.
     #[error(
