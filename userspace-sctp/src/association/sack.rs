@@ -56,9 +56,8 @@ impl<B> Association<B> {
         self.burst = env.config.max_burst;
         let congestion = &mut self.path.congestion;
         congestion.acknowledged(cumulative, outcome.acknowledged);
-        if outcome.lost && congestion.lost(self.outbound.highest()) {
-            self.fast = true;
-        }
+        let is_first_loss = outcome.lost && congestion.lost(self.outbound.highest());
+        self.fast = (self.fast || is_first_loss) && self.outbound.has_lost();
         if let Some(rtt) = outcome.rtt {
             self.path.measured(env.now, rtt);
         }
