@@ -35,8 +35,8 @@ pub struct Stack<B> {
     renewal: Duration,
     associations: Table<Association<B>>,
     listeners: HashSet<SocketAddr>,
-    /// Associations that may have something to send.
-    ready: VecDeque<AssocId>,
+    /// Indices of associations that may have something to send, each once. One that is gone stays here until its turn.
+    ready: VecDeque<u32>,
     /// By index: whether it stands in `ready`.
     is_ready: Vec<bool>,
     deadlines: Deadlines,
@@ -228,8 +228,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
                 needs_fragments: false,
             });
         }
-        while let Some(id) = self.ready.pop_front() {
-            self.is_ready[id.index()] = false;
+        while let Some(index) = self.ready.pop_front() {
+            self.is_ready[index as usize] = false;
+            let Some(id) = self.associations.id_at(index) else {
+                continue;
+            };
             let Some((association, mut env)) = self.at(id, now) else {
                 continue;
             };
@@ -324,7 +327,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         let is_ready = &mut self.is_ready[id.index()];
         if !*is_ready && association.wants_transmit(now) {
             *is_ready = true;
-            self.ready.push_back(id);
+            self.ready.push_back(id.index);
         }
     }
 

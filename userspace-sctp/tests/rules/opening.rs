@@ -273,3 +273,13 @@ fn a_cookie_without_room_for_its_association_is_refused() {
     assert_eq!(script.one().abort(), (false, Some(Cause::OutOfResource)));
     assert_eq!(script.stack.counters().associations_refused, 1);
 }
+
+/// The second one has the place of the first in all tables.
+#[test]
+fn an_association_in_the_place_of_one_that_is_gone_sends_its_init() {
+    let mut script = Script::new(Config::default());
+    let first = script.stack.connect(script.now, crate::script::ends());
+    script.stack.abort(script.now, first.unwrap(), b"");
+    script.connect();
+    script.nothing();
+}
