@@ -92,7 +92,6 @@ impl<B> Association<B> {
         self.timers.t1 = None;
         (self.pending.init, self.pending.cookie_echo) = (false, false);
         self.opening = Opening::default();
-        self.path.errors = 0;
         self.restart_heartbeat(now, config, random);
     }
 

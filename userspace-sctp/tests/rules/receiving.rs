@@ -59,6 +59,8 @@ fn gaps_and_duplicates_are_told_at_once() {
     script.peer(&[Chunk::Data(data(1, b"b"))]);
     let (cumulative, _, blocks, duplicates) = sack(&script.one());
     assert_eq!((cumulative, blocks.len(), duplicates), (3, 0, 0));
+    script.peer(&[Chunk::Data(data(0, b"a"))]);
+    assert_eq!(sack(&script.one()).3, 1, "without a gap, too");
     assert_eq!(script.shown, b"acb");
 }
 
@@ -190,4 +192,23 @@ fn unknown_chunks_are_reported_as_they_ask() {
         let found = sent.first().map(Sent::chunks).unwrap_or_default();
         assert_eq!(found, expected, "{kind:#x}");
     }
+}
+
+/// The bound of what fills gaps: another window.
+#[test]
+fn gaps_are_filled_within_another_window() {
+    let (mut script, id) = Script::established(Config {
+        receive_window: 1_500,
+        ..Config::default()
+    });
+    let payload = [b'x'; 1000];
+    for number in [9, 8, 7, 6, 5, 4] {
+        script.peer(&[Chunk::Data(data(number, &payload))]);
+        script.sent();
+    }
+    assert_eq!(script.info(id).held, 3_000);
+    script.stack.consumed(script.now, id, 3_000);
+    script.sent();
+    script.peer(&[Chunk::Data(data(6, &payload))]);
+    assert_eq!(script.shown.len(), 4, "it was not acknowledged");
 }

@@ -320,3 +320,52 @@ fn an_idle_window_shrinks() {
         ((grown / 2).max(4 * (FULL + 16)), grown)
     );
 }
+
+/// RFC9260-6.1-23 to RFC9260-6.1-25; rule R3 of section 6.3.2.
+#[test]
+fn the_timer_starts_again_for_the_earliest_chunk_alone() {
+    let config = Config {
+        max_burst: 100,
+        heartbeat_interval: None,
+        ..Config::default()
+    };
+    let (mut script, id) = Script::established(config);
+    for _ in 0..5 {
+        script.post(id, 1000);
+    }
+    assert_eq!(numbers(&mut script).len(), 5);
+    let report = |script: &mut Script, count, end| {
+        script.sack(count, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
+    };
+    // The first is acknowledged: the timer starts again.
+    script.now = millis(400);
+    script.sack(1, WINDOW, &[]);
+    assert_eq!(script.stack.next_deadline(), Some(millis(1400)));
+    // A later one is acknowledged: it does not.
+    script.now = millis(800);
+    for end in [2, 3, 4] {
+        assert_eq!(script.stack.next_deadline(), Some(millis(1400)));
+        report(&mut script, 1, end);
+    }
+    // The earliest one goes again: the timer starts again.
+    assert_eq!(numbers(&mut script), [[1]]);
+    assert_eq!(script.stack.next_deadline(), Some(millis(1800)));
+}
+
+/// RFC9260-6.3.1-2, RFC9260-6.3.1-5: the second was sent before the first was measured.
+#[test]
+fn a_round_trip_is_measured_once() {
+    let (mut script, id) = Script::established(Config::default());
+    script.now = millis(10);
+    for _ in 0..3 {
+        script.post(id, FULL);
+    }
+    script.sent();
+    script.now = millis(90);
+    script.sack(1, WINDOW, &[]);
+    let srtt = script.info(id).srtt;
+    assert_eq!(srtt, Some(millis(10)));
+    script.now = millis(300);
+    script.sack(2, WINDOW, &[]);
+    assert_eq!(script.info(id).srtt, srtt);
+}
