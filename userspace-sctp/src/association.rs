@@ -23,7 +23,8 @@ mod sack;
 mod timeout;
 
 use std::num::NonZeroU64;
-use std::time::Duration;
+
+use userspace_net::Instant;
 
 use crate::chunk::DATA_HEADER_LEN;
 use crate::config::Config;
@@ -217,13 +218,13 @@ impl<B> Association<B> {
     }
 
     /// The next timer; [`Association::wants_transmit`] says what does not wait for one.
-    pub(crate) fn deadline(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let sack = self.inbound.acks.due().filter(|due| *due > now);
         [self.timers.next(), sack].into_iter().flatten().min()
     }
 
     /// The layer above needs so many bytes no more.
-    pub(crate) fn consumed(&mut self, now: Duration, bytes: usize) {
+    pub(crate) fn consumed(&mut self, now: Instant, bytes: usize) {
         if self.inbound.window.consumed(bytes) && self.receives_data() {
             self.inbound.acks.at_once(now);
         }

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use userspace_net::Instant;
+
 use crate::tsn::Tsn;
 
 /// Bytes of a cookie.
@@ -28,8 +30,8 @@ const NO_TIE: u64 = 0;
 /// What a cookie keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// When it was made, since the caller's epoch.
-    pub made: Duration,
+    /// When it was made.
+    pub made: Instant,
     /// How long it is good, in whole milliseconds.
     pub lifespan: Duration,
     /// Our address and port.
@@ -119,7 +121,7 @@ impl Secret {
     pub fn check(
         &self,
         cookie: &[u8],
-        now: Duration,
+        now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<Returned, ForeignCookie> {
@@ -132,7 +134,7 @@ impl Secret {
         if (state.local, state.remote) != (local, remote) {
             return Err(ForeignCookie);
         }
-        let age = now.saturating_sub(state.made);
+        let age = now.saturating_duration_since(state.made);
         let late = age
             .checked_sub(state.lifespan)
             .filter(|late| !late.is_zero());
@@ -160,7 +162,7 @@ impl State {
     fn write(&self, body: &mut [u8]) {
         let mut fields = Fields { bytes: body, at: 0 };
         // Some 584 years of nanoseconds.
-        fields.put(&(self.made.as_nanos() as u64).to_be_bytes());
+        fields.put(&self.made.as_nanos().to_be_bytes());
         fields.put(&(self.lifespan.as_millis() as u32).to_be_bytes());
         fields.put(&self.tags.local.to_be_bytes());
         fields.put(&self.tags.remote.to_be_bytes());
@@ -187,7 +189,7 @@ impl State {
     /// Of bytes whose MAC is right.
     fn read(body: &[u8]) -> Option<Self> {
         let mut fields = Reader { rest: body };
-        let made = Duration::from_nanos(u64::from_be_bytes(fields.take()?));
+        let made = Instant::from_nanos(u64::from_be_bytes(fields.take()?));
         let lifespan = Duration::from_millis(fields.number()?.into());
         let tags = Tags {
             local: fields.number()?,

@@ -2,7 +2,8 @@
 //! association's any more, or never were one's.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+
+use userspace_net::Instant;
 
 use crate::cause::{self, Cause, Causes};
 use crate::chunk::Chunk;
@@ -114,7 +115,7 @@ impl Answers {
 /// What an association needs beside itself.
 #[derive(Debug)]
 pub(crate) struct Env<'a, B> {
-    pub(crate) now: Duration,
+    pub(crate) now: Instant,
     pub(crate) config: &'a Config,
     pub(crate) random: &'a mut Random,
     pub(crate) effects: &'a mut Effects<B>,

@@ -28,18 +28,18 @@
 //! # Example
 //!
 //! ```
-//! use std::time::Duration;
+//! use userspace_net::Instant;
 //! use userspace_sctp::{Config, Ends, Stack};
 //!
 //! // Buffers are the caller's: here they are vectors.
-//! let mut stack = Stack::<Vec<u8>>::new(Config::default(), [7; 16], Duration::ZERO);
+//! let mut stack = Stack::<Vec<u8>>::new(Config::default(), [7; 16], Instant::ZERO);
 //! let ends = Ends {
 //!     local: ([198, 18, 0, 1], 5000).into(),
 //!     remote: ([198, 18, 0, 2], 5001).into(),
 //! };
-//! stack.connect(Duration::ZERO, ends)?;
+//! stack.connect(Instant::ZERO, ends)?;
 //! let mut out = [0; 1500];
-//! let init = stack.poll_transmit(Duration::ZERO, &mut out);
+//! let init = stack.poll_transmit(Instant::ZERO, &mut out);
 //! assert!(init.is_some_and(|init| init.ends == ends));
 //! # Ok::<(), userspace_sctp::ConnectError>(())
 //! ```
@@ -50,7 +50,6 @@ pub mod cause;
 pub mod chunk;
 mod config;
 pub mod cookie;
-mod deadlines;
 mod effects;
 pub mod inbound;
 mod interface;

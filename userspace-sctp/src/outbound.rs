@@ -9,6 +9,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::chunk::GapBlock;
 use crate::path::congestion::Acknowledged;
 use crate::tsn::Tsn;
@@ -73,7 +75,7 @@ struct Chunk<B> {
     bytes: usize,
     state: State,
     /// When it was sent first; no longer known when it was sent again.
-    sent_at: Option<Duration>,
+    sent_at: Option<Instant>,
     missing: u8,
     /// It had its fast retransmission.
     fast: bool,
@@ -168,7 +170,7 @@ impl<B> Outbound<B> {
     /// The next chunk to be sent, as of now: what was lost, then what waits if the peer has room for it. The caller
     /// asks only while the congestion window, or a fast retransmission, allows a packet. `probe`: one chunk may go
     /// although the peer has no room (rule A of section 6.1).
-    pub fn transmit(&mut self, now: Duration, probe: bool) -> Option<Transmission> {
+    pub fn transmit(&mut self, now: Instant, probe: bool) -> Option<Transmission> {
         let at = self.next(probe)?;
         let chunk = &mut self.chunks[at];
         let again = chunk.state == State::Lost;
@@ -215,7 +217,7 @@ impl<B> Outbound<B> {
     /// When it acknowledges what was not sent.
     pub fn sack(
         &mut self,
-        now: Duration,
+        now: Instant,
         cumulative: Tsn,
         window: usize,
         blocks: impl Iterator<Item = GapBlock> + Clone,
@@ -253,7 +255,7 @@ impl<B> Outbound<B> {
     /// When it acknowledges what was not sent.
     pub fn shutdown(
         &mut self,
-        now: Duration,
+        now: Instant,
         cumulative: Tsn,
         mut release: impl FnMut(B),
     ) -> Result<Outcome, NotSent> {
@@ -280,7 +282,7 @@ impl<B> Outbound<B> {
     }
 
     /// The cumulative TSN passes so many chunks.
-    fn advance(&mut self, passed: usize, now: Duration, release: &mut impl FnMut(B)) -> Outcome {
+    fn advance(&mut self, passed: usize, now: Instant, release: &mut impl FnMut(B)) -> Outcome {
         let mut outcome = Outcome::default();
         outcome.acknowledged.flight_before = self.flight;
         outcome.acknowledged.advances = passed > 0;
@@ -298,7 +300,7 @@ impl<B> Outbound<B> {
     }
 
     /// A chunk is acknowledged for the first time, or for good.
-    fn settle(&mut self, chunk: &Chunk<B>, outcome: &mut Outcome, now: Duration) {
+    fn settle(&mut self, chunk: &Chunk<B>, outcome: &mut Outcome, now: Instant) {
         match chunk.state {
             State::InFlight => self.flight -= chunk.bytes,
             State::Lost => self.lost -= 1,
@@ -306,7 +308,7 @@ impl<B> Outbound<B> {
         }
         outcome.acknowledged.bytes += chunk.bytes;
         if let Some(sent_at) = chunk.sent_at {
-            outcome.rtt = Some(now.saturating_sub(sent_at));
+            outcome.rtt = Some(now.saturating_duration_since(sent_at));
         }
     }
 
@@ -315,7 +317,7 @@ impl<B> Outbound<B> {
         &mut self,
         blocks: &(impl Iterator<Item = GapBlock> + Clone),
         outcome: &mut Outcome,
-        now: Duration,
+        now: Instant,
     ) -> usize {
         let mut highest = 0;
         let mut blocks = blocks.clone().peekable();
@@ -335,7 +337,7 @@ impl<B> Outbound<B> {
                     self.flight -= chunk.bytes;
                     outcome.rtt = chunk
                         .sent_at
-                        .map(|sent| now.saturating_sub(sent))
+                        .map(|sent| now.saturating_duration_since(sent))
                         .or(outcome.rtt);
                 }
                 (State::Lost, true) => self.lost -= 1,

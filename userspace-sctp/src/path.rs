@@ -7,6 +7,8 @@ pub mod rto;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::config::{Config, packet_max, pmdcs};
 use congestion::Congestion;
 use rto::Rto;
@@ -25,9 +27,9 @@ pub(crate) struct Path {
     pub(crate) errors: u32,
     /// Only what was sent after this measures the round trip: one measurement a round trip, and none of what was
     /// sent before a retransmission (rules C4 and C5 of section 6.3.1).
-    measure_from: Option<Duration>,
+    measure_from: Option<Instant>,
     /// When data was last sent, or the window was last adjusted for idleness.
-    busy: Option<Duration>,
+    busy: Option<Instant>,
 }
 
 impl Path {
@@ -50,26 +52,29 @@ impl Path {
     }
 
     /// A round trip that ended `now`.
-    pub(crate) fn measured(&mut self, now: Duration, rtt: Duration) {
-        let sent = now.saturating_sub(rtt);
-        if self.measure_from.is_none_or(|from| sent > from) {
+    pub(crate) fn measured(&mut self, now: Instant, rtt: Duration) {
+        if self
+            .measure_from
+            .is_none_or(|from| now.saturating_duration_since(from) > rtt)
+        {
             self.rto.measured(rtt);
             self.measure_from = Some(now);
         }
     }
 
     /// Something was sent again: what was sent before measures nothing.
-    pub(crate) fn sent_again(&mut self, now: Duration) {
+    pub(crate) fn sent_again(&mut self, now: Instant) {
         self.measure_from = Some(now);
     }
 
     /// Data is about to be sent. `is_idle`: none is under way. The window shrinks for each timeout without data
     /// (section 7.2.1).
-    pub(crate) fn sends(&mut self, now: Duration, is_idle: bool) {
+    pub(crate) fn sends(&mut self, now: Instant, is_idle: bool) {
         if let Some(busy) = self.busy
             && is_idle
         {
-            let idle = now.saturating_sub(busy).as_nanos() / self.rto.get().as_nanos().max(1);
+            let idle =
+                now.saturating_duration_since(busy).as_nanos() / self.rto.get().as_nanos().max(1);
             for _ in 0..idle.min(IDLE_MAX.into()) {
                 self.congestion.idle();
             }

@@ -1,18 +1,21 @@
 //! All associations and listeners of one shard: which one gets a packet, sends next, or is late.
 //!
-//! Idle associations cost nothing here: those with something to send stand in a queue, those with a deadline in a heap.
+//! Idle associations cost nothing here: those with something to send stand in a queue, those with a deadline in a timing
+//! wheel.
 
-mod limit;
 mod receive;
 
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use userspace_net::Instant;
+use userspace_net::limit::RateLimit;
+use userspace_net::wheel::Wheel;
+
 use crate::association::{Association, Seed};
 use crate::config::{Config, packet_max};
 use crate::cookie::Secret;
-use crate::deadlines::Deadlines;
 use crate::effects::{Effects, Env};
 use crate::interface::{
     AssocId, ConnectError, Counters, Ends, Event, IcmpError, IcmpQuote, InUse, Info, Outgoing,
@@ -20,7 +23,6 @@ use crate::interface::{
 };
 use crate::random::{Keyed, Random};
 use crate::table::Table;
-use limit::RateLimit;
 
 /// How often the key of State Cookies is renewed (section 5.1.3).
 const SECRET_LIFE: Duration = Duration::from_secs(3600);
@@ -32,14 +34,14 @@ pub struct Stack<B> {
     random: Random,
     secret: Secret,
     /// When the secret is renewed.
-    renewal: Duration,
+    renewal: Instant,
     associations: Table<Association<B>>,
     listeners: HashSet<SocketAddr>,
     /// Indices of associations that may have something to send, each once. One that is gone stays here until its turn.
     ready: VecDeque<u32>,
     /// By index: whether it stands in `ready`.
     is_ready: Vec<bool>,
-    deadlines: Deadlines,
+    deadlines: Wheel,
     effects: Effects<B>,
     answers: RateLimit,
 }
@@ -47,7 +49,7 @@ pub struct Stack<B> {
 impl<B: AsRef<[u8]>> Stack<B> {
     /// Nothing listens, nothing is associated. `secret` must be random, stay secret, and be another one after each
     /// start: it makes tags, TSNs, nonces and State Cookies.
-    pub fn new(config: Config, secret: [u8; 16], now: Duration) -> Self {
+    pub fn new(config: Config, secret: [u8; 16], now: Instant) -> Self {
         let mut random = Random::new(secret);
         Self {
             secret: Secret::new(random.key()),
@@ -56,7 +58,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             listeners: HashSet::new(),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
-            deadlines: Deadlines::default(),
+            deadlines: Wheel::new(now, config.associations),
             effects: Effects::new(),
             answers: RateLimit::new(config.answers_per_second),
             random,
@@ -90,7 +92,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub fn connect(&mut self, now: Duration, ends: Ends) -> Result<AssocId, ConnectError> {
+    pub fn connect(&mut self, now: Instant, ends: Ends) -> Result<AssocId, ConnectError> {
         let one_family = ends.local.is_ipv4() == ends.remote.is_ipv4();
         if !one_family || !is_end(ends.local) || !is_end(ends.remote) {
             return Err(ConnectError::BadEnds { ends });
@@ -129,7 +131,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// The buffer, and why it was not taken.
     pub fn post(
         &mut self,
-        now: Duration,
+        now: Instant,
         id: AssocId,
         message: Outgoing<B>,
     ) -> Result<(), Refused<B>> {
@@ -157,7 +159,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// The layer above needs so many bytes of messages no more: the receive window opens by them.
-    pub fn consumed(&mut self, now: Duration, id: AssocId, bytes: usize) {
+    pub fn consumed(&mut self, now: Instant, id: AssocId, bytes: usize) {
         if let Some(association) = self.associations.get_mut(id) {
             association.consumed(now, bytes);
             self.settle(id, now);
@@ -167,19 +169,19 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// Shuts the association down: what was posted is sent, nothing more is taken, and messages of the peer come until
     /// it has sent all of its own. [`Event::Closed`] is the end. One that is not established yet is gone at once,
     /// without an event. `false` when it was gone already.
-    pub fn close(&mut self, now: Duration, id: AssocId) -> bool {
+    pub fn close(&mut self, now: Instant, id: AssocId) -> bool {
         self.change(now, id, |association, env| association.close(env))
     }
 
     /// Aborts the association, which is gone at once, without an event. `reason` is shown to the peer's user. `false`
     /// when it was gone already.
-    pub fn abort(&mut self, now: Duration, id: AssocId, reason: &[u8]) -> bool {
+    pub fn abort(&mut self, now: Instant, id: AssocId, reason: &[u8]) -> bool {
         self.change(now, id, |association, env| association.abort(reason, env))
     }
 
     /// An ICMP error quotes a packet of ours. `false` when no association can have sent it, so that strangers can't
     /// forge one blindly, or when it may not be heeded (section 10).
-    pub fn icmp(&mut self, now: Duration, quote: &IcmpQuote, error: IcmpError) -> bool {
+    pub fn icmp(&mut self, now: Instant, quote: &IcmpQuote, error: IcmpError) -> bool {
         let Some(id) = self.associations.find(&quote.ends) else {
             return false;
         };
@@ -220,7 +222,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
     /// Writes the next packet to `out`, which should have room for [`Config::mtu`] bytes. `None`: there is nothing to
     /// send.
-    pub fn poll_transmit(&mut self, now: Duration, out: &mut [u8]) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         if let Some((ends, len)) = self.effects.answers.pop(out) {
             return Some(Transmit {
                 ends,
@@ -249,12 +251,12 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// When [`Stack::advance`] has to be called at the latest.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()
     }
 
     /// Lets time pass: retransmissions, delayed SACKs, heartbeats, ends of waiting.
-    pub fn advance(&mut self, now: Duration) {
+    pub fn advance(&mut self, now: Instant) {
         if now >= self.renewal {
             self.secret.renew(self.random.key());
             self.renewal = now + SECRET_LIFE;
@@ -282,7 +284,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// An association, and what it needs.
-    fn at(&mut self, id: AssocId, now: Duration) -> Option<(&mut Association<B>, Env<'_, B>)> {
+    fn at(&mut self, id: AssocId, now: Instant) -> Option<(&mut Association<B>, Env<'_, B>)> {
         let association = self.associations.get_mut(id)?;
         let env = Env {
             now,
@@ -296,7 +298,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// `false` when the association is gone already.
     fn change(
         &mut self,
-        now: Duration,
+        now: Instant,
         id: AssocId,
         how: impl FnOnce(&mut Association<B>, &mut Env<'_, B>),
     ) -> bool {
@@ -309,7 +311,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// After anything that may have changed an association: takes it away, or puts it where it belongs.
-    fn settle(&mut self, id: AssocId, now: Duration) {
+    fn settle(&mut self, id: AssocId, now: Instant) {
         let Some(association) = self.associations.get(id) else {
             return;
         };

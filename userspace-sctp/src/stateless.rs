@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use crate::cause::{self, Cause, Causes};
 use crate::chunk::{Chunk, Init, InitError};
 use crate::cookie::{self, Secret, State, Tags};
@@ -47,8 +49,8 @@ pub struct Listening<'a> {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
-    /// The time since the caller's epoch.
-    pub now: Duration,
+    /// The present time.
+    pub now: Instant,
     /// A random Verification Tag, not 0 (section 5.3.1).
     pub tag: u32,
     /// The TSN of our first chunk; random, too.

@@ -2,8 +2,8 @@
 //! INIT to its SHUTDOWN COMPLETE.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
+use userspace_net::Instant;
 use userspace_sctp::Tsn;
 use userspace_sctp::chunk::Chunk;
 use userspace_sctp::cookie::Secret;
@@ -109,7 +109,7 @@ fn its_init_is_answered_by_an_init_ack() {
         secret: &secret,
         local,
         remote,
-        now: Duration::ZERO,
+        now: Instant::ZERO,
         tag: 1,
         initial_tsn: Tsn(1),
         tie: None,
@@ -136,7 +136,7 @@ fn its_init_is_answered_by_an_init_ack() {
         _ => None,
     });
     let state = secret
-        .check(cookie.unwrap(), Duration::ZERO, local, remote)
+        .check(cookie.unwrap(), Instant::ZERO, local, remote)
         .unwrap()
         .state;
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Probes of a path that is idle (RFC 9260 section 8.3).
 
-use std::time::Duration;
+use userspace_net::Instant;
 
 use super::Association;
 use crate::chunk::Chunk;
@@ -19,7 +19,7 @@ const PARAMETER_LEN: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
     /// What it says that nobody else can know, and when it was sent; until it is answered.
-    sent: Option<(u64, Duration)>,
+    sent: Option<(u64, Instant)>,
     /// Its timeout runs.
     is_awaited: bool,
 }
@@ -34,12 +34,7 @@ impl<B> Association<B> {
     }
 
     /// The next one goes after `HB.interval` and one timeout, half of it more or less.
-    pub(super) fn restart_heartbeat(
-        &mut self,
-        now: Duration,
-        config: &Config,
-        random: &mut Random,
-    ) {
+    pub(super) fn restart_heartbeat(&mut self, now: Instant, config: &Config, random: &mut Random) {
         self.heartbeat.is_awaited = false;
         self.timers.heartbeat = config.heartbeat_interval.map(|interval| {
             let rto = self.path.rto.get();
@@ -98,7 +93,8 @@ impl<B> Association<B> {
             return;
         }
         self.heartbeat.sent = None;
-        self.path.measured(env.now, env.now.saturating_sub(sent));
+        self.path
+            .measured(env.now, env.now.saturating_duration_since(sent));
         self.peer_answers(env);
         self.restart_heartbeat(env.now, env.config, env.random);
     }
@@ -112,8 +108,8 @@ impl<B> Association<B> {
 }
 
 /// What a heartbeat says.
-fn info(nonce: u64, sent: Duration) -> [u8; 16] {
+fn info(nonce: u64, sent: Instant) -> [u8; 16] {
     // Truncated after some 584 years.
-    let sent = sent.as_nanos() as u64;
+    let sent = sent.as_nanos();
     (u128::from(nonce) << 64 | u128::from(sent)).to_be_bytes()
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{Association, Peer, Seed};
 use crate::cause::Cause;
 use crate::chunk::{Init, InitError};
@@ -33,7 +35,7 @@ pub(super) struct Opening {
     /// INITs, or COOKIE ECHOs, that were not answered.
     pub(super) unanswered: u32,
     /// When the INIT or COOKIE ECHO was queued that is out.
-    pub(super) asked: Duration,
+    pub(super) asked: Instant,
 }
 
 /// An acceptable INIT ACK, apart from its fixed fields.
@@ -59,7 +61,7 @@ impl<B> Association<B> {
         cookie: &cookie::State,
         config: &Config,
         random: &mut Random,
-        now: Duration,
+        now: Instant,
     ) -> Self {
         let mut association = Self::new(seed, config, random);
         association.adopt(&Peer::of(cookie), config);
@@ -69,7 +71,7 @@ impl<B> Association<B> {
     }
 
     /// Sends an INIT.
-    fn ask(&mut self, now: Duration) {
+    fn ask(&mut self, now: Instant) {
         self.state = State::CookieWait;
         self.pending.init = true;
         self.opening.asked = now;
@@ -82,12 +84,7 @@ impl<B> Association<B> {
     }
 
     /// The handshake is over.
-    pub(super) fn enter_established(
-        &mut self,
-        now: Duration,
-        config: &Config,
-        random: &mut Random,
-    ) {
+    pub(super) fn enter_established(&mut self, now: Instant, config: &Config, random: &mut Random) {
         self.state = State::Established;
         self.timers.t1 = None;
         (self.pending.init, self.pending.cookie_echo) = (false, false);
@@ -198,7 +195,7 @@ impl<B> Association<B> {
         }
         if self.opening.unanswered == 0 {
             self.path
-                .measured(now, now.saturating_sub(self.opening.asked));
+                .measured(now, now.saturating_duration_since(self.opening.asked));
         }
         self.opening.cookie = answer.cookie.to_vec();
         self.opening.unanswered = 0;
@@ -218,7 +215,7 @@ impl<B> Association<B> {
     pub(super) fn on_cookie_ack(&mut self, env: &mut Env<'_, B>) {
         if self.state == State::CookieEchoed {
             if self.opening.unanswered == 0 {
-                let rtt = env.now.saturating_sub(self.opening.asked);
+                let rtt = env.now.saturating_duration_since(self.opening.asked);
                 self.path.measured(env.now, rtt);
             }
             self.establish(env);
@@ -230,7 +227,7 @@ impl<B> Association<B> {
         if self.state != State::CookieEchoed {
             return;
         }
-        let rtt = env.now.saturating_sub(self.opening.asked);
+        let rtt = env.now.saturating_duration_since(self.opening.asked);
         self.opening.preservative = Some(rtt + LIFE_MORE);
         self.pending.cookie_echo = false;
         self.tags.remote = 0;

@@ -1,7 +1,7 @@
 //! Packets of an association (RFC 9260 sections 6.1, 6.10): control chunks first, then data as far as the windows and
 //! the packet's size allow.
 
-use std::time::Duration;
+use userspace_net::Instant;
 
 use super::{Association, WindowProbe};
 use crate::chunk::{Chunk, Data, GapBlock, Init, Sack};
@@ -23,7 +23,7 @@ const INIT_PARAMETERS_MAX: usize = 32;
 
 impl<B: AsRef<[u8]>> Association<B> {
     /// Whether there is something to send.
-    pub(crate) fn wants_transmit(&self, now: Duration) -> bool {
+    pub(crate) fn wants_transmit(&self, now: Instant) -> bool {
         let sack_is_due = self.inbound.acks.due().is_some_and(|due| due <= now);
         !self.is_gone() && (self.pending.any() || sack_is_due || self.may_send_data())
     }
@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> Association<B> {
     }
 
     /// A SACK is due, or goes along with data that leaves room for it (section 6.1).
-    fn wants_sack(&self, writer: &Writer<'_>, now: Duration) -> bool {
+    fn wants_sack(&self, writer: &Writer<'_>, now: Instant) -> bool {
         let Some(due) = self.inbound.acks.due() else {
             return false;
         };
@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]>> Association<B> {
 
     /// Chunks until the packet is full. The congestion window was looked at for the packet, which may exceed it (rule
     /// B of section 6.1); a fast retransmission without room in it takes lost chunks alone.
-    fn write_data(&mut self, writer: &mut Writer<'_>, now: Duration) -> Result<(), NoRoom> {
+    fn write_data(&mut self, writer: &mut Writer<'_>, now: Instant) -> Result<(), NoRoom> {
         if !self.may_send_data() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl<B: AsRef<[u8]>> Association<B> {
     }
 
     /// Writes the next chunk, which fits.
-    fn write_next(&mut self, writer: &mut Writer<'_>, now: Duration) -> Result<(), NoRoom> {
+    fn write_next(&mut self, writer: &mut Writer<'_>, now: Instant) -> Result<(), NoRoom> {
         let is_probe = self.may_probe() && self.outbound.needs_probe();
         let Some(transmission) = self.outbound.transmit(now, is_probe) else {
             return Ok(());
@@ -238,7 +238,7 @@ impl<B: AsRef<[u8]>> Association<B> {
 
 impl<B> Association<B> {
     /// T3-rtx runs as long as something is outstanding, or a closed window is to be probed.
-    pub(super) fn arm_t3(&mut self, now: Duration) {
+    pub(super) fn arm_t3(&mut self, now: Instant) {
         let is_wanted = self.sends_data()
             && (self.outbound.is_outstanding()
                 || self.outbound.needs_probe() && self.window_probe == WindowProbe::None);

@@ -1,6 +1,6 @@
 //! Timers (RFC 9260 sections 4, 6.3.3, 8.1, 9.2).
 
-use std::time::Duration;
+use userspace_net::Instant;
 
 use super::{Association, WindowProbe};
 use crate::cause::Cause;
@@ -14,26 +14,26 @@ pub(super) const GUARD: u32 = 5;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// T1-init and T1-cookie.
-    pub(super) t1: Option<Duration>,
+    pub(super) t1: Option<Instant>,
     /// T2-shutdown.
-    pub(super) t2: Option<Duration>,
+    pub(super) t2: Option<Instant>,
     /// T3-rtx.
-    pub(super) t3: Option<Duration>,
+    pub(super) t3: Option<Instant>,
     /// T5-shutdown-guard.
-    pub(super) t5: Option<Duration>,
+    pub(super) t5: Option<Instant>,
     /// The next heartbeat, or the end of the wait for the last one.
-    pub(super) heartbeat: Option<Duration>,
+    pub(super) heartbeat: Option<Instant>,
 }
 
 impl Timers {
-    pub(super) fn next(&self) -> Option<Duration> {
+    pub(super) fn next(&self) -> Option<Instant> {
         let all = [self.t1, self.t2, self.t3, self.t5, self.heartbeat];
         all.into_iter().flatten().min()
     }
 }
 
 /// Takes a timer out whose time has come.
-fn expired(timer: &mut Option<Duration>, now: Duration) -> bool {
+fn expired(timer: &mut Option<Instant>, now: Instant) -> bool {
     timer.take_if(|at| *at <= now).is_some()
 }
 

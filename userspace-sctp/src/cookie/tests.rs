@@ -2,10 +2,12 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{ForeignCookie, LEN, Returned, Secret, State, Tags};
 use crate::tsn::Tsn;
 
-const MADE: Duration = Duration::from_secs(1000);
+const MADE: Instant = Instant::from_nanos(1_000_000_000_000);
 const LIFESPAN: Duration = Duration::from_secs(60);
 
 fn end(text: &str) -> SocketAddr {
@@ -32,7 +34,7 @@ fn state() -> State {
     }
 }
 
-fn check(cookie: &[u8], now: Duration) -> Result<Returned, ForeignCookie> {
+fn check(cookie: &[u8], now: Instant) -> Result<Returned, ForeignCookie> {
     let State { local, remote, .. } = state();
     Secret::new([7; 16]).check(cookie, now, local, remote)
 }

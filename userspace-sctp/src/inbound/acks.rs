@@ -8,6 +8,8 @@ mod tests;
 
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 /// How long a SACK may wait: the recommended time, below the 500 ms that must not be exceeded.
 pub const DELAY: Duration = Duration::from_millis(200);
 
@@ -30,7 +32,7 @@ pub struct Brought {
 pub struct Acks {
     /// Packets of data since the last SACK.
     packets: u8,
-    due: Option<Duration>,
+    due: Option<Instant>,
     /// A SACK was sent.
     any: bool,
 }
@@ -46,7 +48,7 @@ impl Acks {
     }
 
     /// Takes a packet with data that came `now`.
-    pub fn packet(&mut self, now: Duration, brought: Brought) {
+    pub fn packet(&mut self, now: Instant, brought: Brought) {
         self.packets = self.packets.saturating_add(1);
         let Brought {
             gap,
@@ -63,12 +65,12 @@ impl Acks {
     }
 
     /// A SACK goes as soon as it can: the window has opened again, or the association shuts down.
-    pub fn at_once(&mut self, now: Duration) {
+    pub fn at_once(&mut self, now: Instant) {
         self.due = Some(self.due.map_or(now, |due| due.min(now)));
     }
 
     /// When a SACK is due; it may go earlier, with data.
-    pub const fn due(&self) -> Option<Duration> {
+    pub const fn due(&self) -> Option<Instant> {
         self.due
     }
 

@@ -1,6 +1,6 @@
-use std::time::Duration;
-
 use proptest::prelude::*;
+
+use userspace_net::Instant;
 
 use super::{NotSent, Outbound, Outcome, Transmission};
 use crate::chunk::GapBlock;
@@ -9,7 +9,7 @@ use crate::tsn::Tsn;
 const FIRST: Tsn = Tsn(u32::MAX - 1);
 const BYTES: usize = 100;
 const WINDOW: usize = 100_000;
-const NOW: Duration = Duration::from_millis(10);
+const NOW: Instant = Instant::from_nanos(10_000_000);
 
 fn tsn(number: u32) -> Tsn {
     FIRST.plus(number)
@@ -20,7 +20,7 @@ fn sent(posted: u32) -> Outbound<u32> {
     let mut outbound = Outbound::new(FIRST, WINDOW, 64);
     for number in 0..posted {
         assert_eq!(outbound.post(number, BYTES), Ok(tsn(number)));
-        let transmission = outbound.transmit(Duration::ZERO, false);
+        let transmission = outbound.transmit(Instant::ZERO, false);
         assert_eq!(
             transmission,
             Some(Transmission {
@@ -74,7 +74,11 @@ fn a_cumulative_tsn_gives_buffers_back_and_measures() {
     assert_eq!(outbound.flight(), BYTES);
     assert_eq!(
         (outcome.rtt, outcome.earliest, outcome.lost),
-        (Some(NOW), true, false)
+        (
+            Some(NOW.saturating_duration_since(Instant::ZERO)),
+            true,
+            false
+        )
     );
     let acknowledged = outcome.acknowledged;
     assert_eq!(

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
-use std::time::Duration;
+
+use userspace_net::Instant;
 
 use super::{Stack, is_end};
 use crate::association::{Answering, Association, Collision, Seed, Verdict};
@@ -23,7 +24,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// fetched afterwards.
     pub fn receive(
         &mut self,
-        now: Duration,
+        now: Instant,
         local: IpAddr,
         remote: IpAddr,
         bytes: &[u8],
@@ -63,7 +64,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// A packet of an association's ends.
     fn receive_for(
         &mut self,
-        now: Duration,
+        now: Instant,
         id: AssocId,
         packet: &Packet<'_>,
         mut deliver: impl FnMut(AssocId, Message<'_>),
@@ -103,7 +104,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// Nothing is kept of an INIT, whatever there is already.
-    fn receive_init(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+    fn receive_init(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
         let mut numbers = (None, None);
         if let Some(id) = self.associations.find(&ends) {
             // What is not alone, or has a tag, touches no association (section 12.3).
@@ -127,7 +128,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// An association would get another address (sections 5.2.1, 5.2.2).
-    fn refuse_address(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+    fn refuse_address(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
         self.effects.counters.inits_refused += 1;
         let is_alone = packet.header.tag == 0 && packet.chunks().count() == 1;
         if is_alone && init.tag != 0 && self.answers.permit(now) {
@@ -144,7 +145,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// `numbers`: our tag and TSN if an association has them already, and its tie tags.
     fn answer(
         &mut self,
-        now: Duration,
+        now: Instant,
         ends: Ends,
         packet: &Packet<'_>,
         init: &Init<'_>,
@@ -177,7 +178,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
     fn receive_cookie(
         &mut self,
-        now: Duration,
+        now: Instant,
         ends: Ends,
         packet: &Packet<'_>,
         cookie: &[u8],
@@ -203,7 +204,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// A cookie for ends that have an association.
     fn collide(
         &mut self,
-        now: Duration,
+        now: Instant,
         id: AssocId,
         ends: Ends,
         returned: &Returned,
@@ -231,7 +232,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// A cookie for ends that have none: here an association begins.
     fn accept(
         &mut self,
-        now: Duration,
+        now: Instant,
         ends: Ends,
         packet: &Packet<'_>,
         returned: &Returned,
@@ -278,7 +279,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// Section 5.1.5.
-    fn tell_stale(&mut self, now: Duration, ends: Ends, returned: &Returned) {
+    fn tell_stale(&mut self, now: Instant, ends: Ends, returned: &Returned) {
         self.effects.counters.stale_cookies += 1;
         if self.answers.permit(now) {
             let mut causes = [0; 8];
@@ -294,7 +295,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
     /// A packet out of the blue (section 8.4). One from an address that an association's peer did not tell us of gets
     /// no answer: an ABORT with its tag would end that association.
-    fn receive_stranger(&mut self, now: Duration, ends: Ends, packet: &Packet<'_>) {
+    fn receive_stranger(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>) {
         self.effects.counters.strangers += 1;
         let known = self.associations.find_tag(packet.header.tag);
         let known = known.and_then(|id| self.associations.get(id));

@@ -1,6 +1,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{
     ANSWER_MAX, Answer, InitRefusal, Listening, Offer, Silence, answer_init, answer_stranger,
 };
@@ -13,7 +15,7 @@ use crate::tsn::Tsn;
 
 const PEERS_TAG: u32 = 0x5555_0001;
 const OUR_TAG: u32 = 0x7777_0001;
-const NOW: Duration = Duration::from_secs(9);
+const NOW: Instant = Instant::from_nanos(9_000_000_000);
 
 fn local() -> SocketAddr {
     "198.18.0.1:7471".parse().unwrap()

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
 
+use userspace_net::Instant;
 use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, PostError, Stack};
 
 use crate::random::Random;
@@ -48,7 +48,7 @@ fn message(number: u32, len: usize) -> Vec<u8> {
 impl Side {
     pub fn new(config: Config, key: u8, local: SocketAddr, messages: u32, longest: u64) -> Self {
         Self {
-            stack: Stack::new(config, [key; 16], Duration::ZERO),
+            stack: Stack::new(config, [key; 16], Instant::ZERO),
             local,
             used: None,
             is_established: false,
@@ -70,7 +70,7 @@ impl Side {
         };
         // The peer may have been quicker.
         if self.used.is_none() {
-            let id = self.stack.connect(Duration::from_micros(now), ends);
+            let id = self.stack.connect(Instant::from_nanos(1000 * now), ends);
             self.use_it(id.unwrap());
         }
     }
@@ -83,7 +83,7 @@ impl Side {
     pub fn receive(&mut self, now: u64, from: SocketAddr, bytes: &[u8], patience: u64) {
         let lives = &mut self.lives;
         let held = self.held.entry(now + patience).or_default();
-        let time = Duration::from_micros(now);
+        let time = Instant::from_nanos(1000 * now);
         let (local, remote) = (self.local.ip(), from.ip());
         self.stack.receive(time, local, remote, bytes, |id, came| {
             let number = u32::from_be_bytes(came.payload[..4].try_into().unwrap());
@@ -111,7 +111,7 @@ impl Side {
                         self.use_it(id);
                         self.is_established = true;
                     } else if self.refuses {
-                        let time = Duration::from_micros(now);
+                        let time = Instant::from_nanos(1000 * now);
                         self.stack.abort(time, id, b"enough");
                     }
                 }
@@ -135,7 +135,7 @@ impl Side {
 
     /// Posts and consumes what is due.
     pub fn act(&mut self, now: u64, random: &mut Random) {
-        let time = Duration::from_micros(now);
+        let time = Instant::from_nanos(1000 * now);
         while let Some(entry) = self.held.first_entry().filter(|due| *due.key() <= now) {
             for (id, bytes) in entry.remove() {
                 self.stack.consumed(time, id, bytes);
@@ -177,7 +177,7 @@ impl Side {
     pub fn close(&mut self, now: u64) {
         if let Some(id) = self.used.filter(|_| !self.is_closed) {
             self.is_closed = true;
-            self.stack.close(Duration::from_micros(now), id);
+            self.stack.close(Instant::from_nanos(1000 * now), id);
         }
     }
 
@@ -187,7 +187,8 @@ impl Side {
             return false;
         };
         (self.is_closed, self.refuses) = (true, true);
-        self.stack.abort(Duration::from_micros(now), id, b"enough");
+        self.stack
+            .abort(Instant::from_nanos(1000 * now), id, b"enough");
         true
     }
 

@@ -1,8 +1,8 @@
 //! Two sides, the link between them, and the time.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
+use userspace_net::Instant;
 use userspace_sctp::Event;
 
 use crate::link::Link;
@@ -80,7 +80,9 @@ impl World {
             self.sides[to].receive(now, local(1 - to), &bytes, patience);
         }
         for at in 0..2 {
-            self.sides[at].stack.advance(Duration::from_micros(now));
+            self.sides[at]
+                .stack
+                .advance(Instant::from_nanos(1000 * now));
             self.sides[at].take_events(now);
             self.sides[at].act(now, &mut self.scenario.random);
             let closes = match self.scenario.ending {
@@ -99,7 +101,7 @@ impl World {
 
     fn transmit(&mut self, at: usize) {
         let mut out = [0; 1500];
-        let time = Duration::from_micros(self.now);
+        let time = Instant::from_nanos(1000 * self.now);
         while let Some(transmit) = self.sides[at].stack.poll_transmit(time, &mut out) {
             assert_eq!(transmit.ends.local, local(at));
             assert_eq!(transmit.ends.remote, local(1 - at));
@@ -149,7 +151,7 @@ impl World {
     }
 
     fn next(&self) -> Option<u64> {
-        let micros = |at: Duration| at.as_nanos().div_ceil(1000) as u64;
+        let micros = |at: Instant| at.as_nanos().div_ceil(1000);
         let deadlines = self
             .sides
             .iter()

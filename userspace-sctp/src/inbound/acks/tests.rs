@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 use super::{Acks, Brought, DELAY};
 
-const NOW: Duration = Duration::from_secs(5);
+const NOW: Instant = Instant::from_nanos(5_000_000_000);
 
 /// After the first SACK.
 fn acks() -> Acks {
