@@ -5,12 +5,13 @@
 
 mod receive;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use userspace_net::Instant;
 use userspace_net::limit::RateLimit;
+use userspace_net::links::{Links, Queue};
 use userspace_net::wheel::Wheel;
 
 use crate::association::{Association, Seed};
@@ -37,10 +38,9 @@ pub struct Stack<B> {
     renewal: Instant,
     associations: Table<Association<B>>,
     listeners: HashSet<SocketAddr>,
-    /// Indices of associations that may have something to send, each once. One that is gone stays here until its turn.
-    ready: VecDeque<u32>,
-    /// By index: whether it stands in `ready`.
-    is_ready: Vec<bool>,
+    /// Associations that may have something to send.
+    ready: Queue,
+    ready_links: Links,
     deadlines: Wheel,
     effects: Effects<B>,
     answers: RateLimit,
@@ -56,8 +56,8 @@ impl<B: AsRef<[u8]>> Stack<B> {
             renewal: now + SECRET_LIFE,
             associations: Table::new(config.associations, Keyed::new(random.key())),
             listeners: HashSet::new(),
-            ready: VecDeque::new(),
-            is_ready: Vec::new(),
+            ready: Queue::default(),
+            ready_links: Links::new(config.associations),
             deadlines: Wheel::new(now, config.associations),
             effects: Effects::new(),
             answers: RateLimit::new(config.answers_per_second),
@@ -230,8 +230,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
                 needs_fragments: false,
             });
         }
-        while let Some(index) = self.ready.pop_front() {
-            self.is_ready[index as usize] = false;
+        while let Some(index) = self.ready.pop(&mut self.ready_links) {
             let Some(id) = self.associations.id_at(index) else {
                 continue;
             };
@@ -317,19 +316,13 @@ impl<B: AsRef<[u8]>> Stack<B> {
         };
         if association.is_gone() {
             self.deadlines.set(id.index, None);
+            self.ready.remove(&mut self.ready_links, id.index);
             self.associations.remove(id);
             return;
         }
         self.deadlines.set(id.index, association.deadline(now));
-        if self.is_ready.len() <= id.index() {
-            self.is_ready.resize(id.index() + 1, false);
-            let more = self.is_ready.len() - self.ready.len();
-            self.ready.reserve(more);
-        }
-        let is_ready = &mut self.is_ready[id.index()];
-        if !*is_ready && association.wants_transmit(now) {
-            *is_ready = true;
-            self.ready.push_back(id.index);
+        if !self.ready_links.contains(id.index) && association.wants_transmit(now) {
+            self.ready.push(&mut self.ready_links, id.index);
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use userspace_net::Instant;
 use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, Stack};
 
 /// Associations that live at a time, and rounds in which all of them are replaced.
@@ -29,7 +30,7 @@ struct World {
     stacks: [Stack<[u8; 2]>; 2],
     /// By side and association.
     lives: [BTreeMap<AssocId, Life>; 2],
-    now: Duration,
+    now: Instant,
 }
 
 impl World {
@@ -38,13 +39,13 @@ impl World {
             associations: MANY.into(),
             ..Config::default()
         };
-        let make = |key| Stack::new(config.clone(), [key; 16], Duration::ZERO);
+        let make = |key| Stack::new(config.clone(), [key; 16], Instant::ZERO);
         let mut stacks = [make(1), make(2)];
         stacks[1].listen(end(1, 5000)).unwrap();
         Self {
             stacks,
             lives: Default::default(),
-            now: Duration::ZERO,
+            now: Instant::ZERO,
         }
     }
 

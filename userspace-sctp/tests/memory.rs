@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use meter::Meter;
+use userspace_net::Instant;
 use userspace_sctp::chunk::{Chunk, Init};
 use userspace_sctp::packet::{Header, Writer};
 use userspace_sctp::parameter::Parameters;
@@ -26,7 +27,7 @@ fn end(side: usize) -> SocketAddr {
 struct Pair {
     stacks: [Stack<Buffer>; 2],
     ids: [Option<AssocId>; 2],
-    now: Duration,
+    now: Instant,
     /// Packets since the beginning, and which of them are lost: each so many.
     packets: u64,
     loss: u64,
@@ -36,7 +37,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let now = Duration::ZERO;
+        let now = Instant::ZERO;
         let make = |key| Stack::new(Config::default(), [key; 16], now);
         let mut stacks = [make(1), make(2)];
         stacks[1].listen(end(1)).unwrap();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use userspace_net::Instant;
 use userspace_sctp::cause::{Cause, Causes};
 use userspace_sctp::chunk::{Chunk, Data, Init, Sack};
 use userspace_sctp::packet::{Header, Packet, Writer, verify};
@@ -82,7 +83,7 @@ impl Sent {
 
 pub struct Script {
     pub stack: Stack<Vec<u8>>,
-    pub now: Duration,
+    pub now: Instant,
     /// Messages that were shown: the first byte of each.
     pub shown: Vec<u8>,
     /// Our tag and first TSN, once they were seen.
@@ -93,8 +94,8 @@ pub struct Script {
 impl Script {
     pub fn new(config: Config) -> Self {
         Self {
-            stack: Stack::new(config, [9; 16], Duration::ZERO),
-            now: Duration::ZERO,
+            stack: Stack::new(config, [9; 16], Instant::ZERO),
+            now: Instant::ZERO,
             shown: Vec::new(),
             tag: 0,
             tsn: Tsn(0),
