@@ -18,6 +18,21 @@ fails() {
     printf '%s' "$said"
 }
 
+# How long a command takes, for the end.
+timed() {
+    local what=$1 begin end
+    shift
+    begin=$(date +%s%N)
+    "$@"
+    end=$(date +%s%N)
+    times+=("$(printf '%-40s %3d.%02d s' "$what" $(((end - begin) / 1000000000)) $(((end - begin) / 10000000 % 100)))")
+}
+times=()
+tell_times() {
+    heading "times"
+    printf '%s\n' "${times[@]}"
+}
+
 cache=${RNIC_PACKAGE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rnic-package}
 # What the packages depend on is there before, so that hosts need no network; and programs of the verbs.
 included=systemd-sysv,dbus,iproute2,libelf1,rdmacm-utils,ibverbs-utils,man-db,adduser,procps
