@@ -30,7 +30,6 @@ pub mod rnic;
 pub mod running;
 pub mod stacks;
 pub mod stats;
-pub mod svg;
 pub mod turns;
 
 use std::collections::BTreeMap;

@@ -56,3 +56,56 @@ fn a_run_may_last_longer_than_nothing_may_happen() {
         assert!(report.is_object(), "{report}");
     }
 }
+
+#[test]
+fn a_sweep_over_sizes_verifies_each_and_draws_a_plot() {
+    let pair = Pair::new("sweep");
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("sweep.svg");
+    let plot = ["--plot", file.to_str().expect("a path of letters")];
+    let client = |more: &[&str]| tool::client(&pair.daemon_a, "rnic-perf", at, more);
+    for (more, verified, lines) in [
+        (&["--op", "write", "--verify"][..], true, 1),
+        (&["--op", "send", "--verify"], true, 1),
+        (&["--op", "read", "--latency"], false, 2),
+    ] {
+        let sizes = ["--sizes", "1..100k", "--iterations", "20"];
+        let done = client(more).args(sizes).args(plot).run().success();
+        let report = tool::report(&done);
+        let measured = report["sizes"]
+            .as_array()
+            .expect("one result for each size");
+        let found: Vec<_> = measured.iter().map(|it| it["size"].as_u64()).collect();
+        let doubled = (0..17).map(|power| Some(1 << power));
+        assert_eq!(found, doubled.chain([Some(100 << 10)]).collect::<Vec<_>>());
+        for it in measured {
+            let bytes = it["size"].as_u64().map(|size| size * 20);
+            assert_eq!(it["verified_bytes"].as_u64(), bytes.filter(|_| verified));
+        }
+        let xml = "import sys, xml.dom.minidom as xml; print(len(xml.parse(sys.argv[1])
+            .getElementsByTagName('polyline')))";
+        let python = Command::new("python3")
+            .args(["-c", xml])
+            .arg(&file)
+            .output();
+        let python = python.expect("python3 runs");
+        let count = String::from_utf8_lossy(&python.stdout);
+        assert_eq!(count.trim(), lines.to_string(), "{python:?}");
+    }
+    let refused = |more: &[&str]| client(more).run().failure();
+    let error = refused(&["--sizes", "64,4k", "--plot", "/nowhere/sweep.svg"]);
+    assert!(
+        error.contains("/nowhere/sweep.svg: No such file"),
+        "{error}"
+    );
+    for (more, words) in [
+        (&["--plot", "sweep.svg"][..], "--sizes"),
+        (&["--sizes", "64", "--size", "64"], "cannot be used with"),
+        (&["--sizes", "4k..64"], "ends before it begins"),
+    ] {
+        let error = refused(more);
+        assert!(error.contains(words), "{error}");
+    }
+}

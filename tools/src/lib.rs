@@ -21,4 +21,5 @@ pub mod report;
 pub mod run;
 pub mod screen;
 pub mod size;
+pub mod svg;
 pub mod xdp;

@@ -5,7 +5,8 @@
 //! a Send with a solicited event, which no measured message is.
 //!
 //! Beside these: what the machine gives without an RNIC, by bare frames ([`raw`]) and by the kernel's
-//! TCP ([`tcp`]); and both ends in one thread, over an RNIC of its own ([`loopback`]).
+//! TCP ([`tcp`]); and both ends in one thread, over an RNIC of its own ([`loopback`]). [`sweep`] is the table and the
+//! plot of several sizes.
 
 pub mod bandwidth;
 pub mod client;
@@ -16,5 +17,6 @@ pub mod many;
 pub mod plan;
 pub mod raw;
 pub mod server;
+pub mod sweep;
 pub mod tcp;
 pub mod turns;

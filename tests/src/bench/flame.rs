@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::process::{Command, Output, Stdio};
 
 use super::stacks::Node;
-use super::svg::escaped;
 use super::{Case, Ground};
+use rnic_tools::svg::escaped;
 
 /// Samples of each core a second: no divisor of what else happens regularly.
 const RATE: &str = "997";

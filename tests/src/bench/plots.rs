@@ -5,8 +5,8 @@ use super::place::{Link, Napi, Place};
 use super::raw::RawPing;
 use super::results::{Results, Row};
 use super::rnic::{Operation, RnicRun, size_name};
-use super::svg::{Line, Plot, Scale};
 use super::{GBIT, P50, P90, P99, P999, Work};
+use rnic_tools::svg::{Line, Plot, Scale};
 
 /// All plots that there are figures for, with the names of their files.
 #[must_use]

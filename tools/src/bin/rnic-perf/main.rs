@@ -9,6 +9,8 @@ mod many;
 mod raw;
 mod tcp;
 
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,7 +20,9 @@ use rnic_tools::door::Door;
 use rnic_tools::endpoint::{ToolError, Waiting};
 use rnic_tools::mpa::Mpa;
 use rnic_tools::perf::bandwidth::{Span, Until};
+use rnic_tools::perf::client::Outcome;
 use rnic_tools::perf::plan::{DEPTH_MAX, Figure, Operation, Plan};
+use rnic_tools::perf::sweep::{self, Sizes};
 use rnic_tools::perf::{client, server};
 use rnic_tools::progress::Progress;
 use rnic_tools::size;
@@ -88,6 +92,13 @@ struct Client {
     /// Bytes of a message.
     #[arg(long, default_value = "64k", value_parser = size::message_bytes)]
     size: u32,
+    /// Measure at each of these sizes: FROM..TO, which doubles each, or SIZE,SIZE,... Each is a connection of its own,
+    /// and measured for as long as one alone. The result is a table.
+    #[arg(long, value_name = "SIZES", value_parser = sweep::sizes, conflicts_with_all = ["size", "turn"])]
+    sizes: Option<Sizes>,
+    /// Draw what was measured over the sizes, as SVG, into this file.
+    #[arg(long, value_name = "FILE", requires = "sizes")]
+    plot: Option<PathBuf>,
     /// Messages outstanding. When latency is measured it is always one.
     #[arg(long, default_value_t = 16, conflicts_with = "latency", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     depth: u32,
@@ -160,7 +171,32 @@ fn serve(options: &Server) -> Result<(), ToolError> {
 }
 
 fn measure(options: &Client) -> Result<(), ToolError> {
-    let (plan, until) = plan(options);
+    if let Some(sizes) = &options.sizes {
+        return measure_all(options, sizes);
+    }
+    let outcome = measure_one(options, options.size)?;
+    if options.json {
+        return print_json(&outcome);
+    }
+    let head = format!(
+        "{:?}, {} bytes, depth {}",
+        outcome.operation, outcome.size, outcome.depth
+    );
+    if let Some(goodput) = outcome.goodput {
+        rnic_tools::outln!("{head}: {goodput}");
+    }
+    if let Some(latency) = outcome.latency {
+        rnic_tools::outln!("{head}: {latency}");
+    }
+    if let Some(bytes) = outcome.verified_bytes {
+        rnic_tools::outln!("{head}: {} verified equal", size::show(bytes));
+    }
+    Ok(())
+}
+
+/// Measures with messages of so many bytes.
+fn measure_one(options: &Client, size: u32) -> Result<Outcome, ToolError> {
+    let (plan, until) = plan(options, size);
     let goal = match until {
         Until::Messages(messages) => Some(messages.saturating_mul(u64::from(plan.size))),
         Until::Elapsed(_) => None,
@@ -175,28 +211,45 @@ fn measure(options: &Client) -> Result<(), ToolError> {
         patience: options.timeout,
         busy: options.busy,
     };
-    let outcome = address::first_usable(options.to.addresses(), |peer| {
+    address::first_usable(options.to.addresses(), |peer| {
         let context = options.door.open_toward(peer, 0)?;
         let mpa = options.mpa.options();
         client::run(&context, peer, mpa, plan, span, waiting, &mut progress)
-    })?;
-    if options.json {
-        return print_json(&outcome);
+    })
+}
+
+/// Measures at each of these sizes: a row of the table for each as soon as it is there, then the plot.
+fn measure_all(options: &Client, sizes: &Sizes) -> Result<(), ToolError> {
+    let plot = options.plot.as_deref();
+    let file_error = |path: &Path, source| ToolError::Io {
+        what: format!("writing the plot {}", path.display()),
+        source,
+    };
+    if let Some(path) = plot {
+        // Before the measurement takes its time.
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.map_err(|error| file_error(path, error))?;
     }
-    let head = format!(
-        "{:?}, {} bytes, depth {}",
-        plan.operation, plan.size, plan.depth
-    );
-    if let Some(goodput) = outcome.goodput {
-        rnic_tools::outln!("{head}: {goodput}");
+    let figure = figure(options);
+    if !options.json {
+        rnic_tools::outln!("{}", sweep::Head(figure));
     }
-    if let Some(latency) = outcome.latency {
-        rnic_tools::outln!("{head}: {latency}");
+    let mut outcomes = Vec::new();
+    for size in sizes.all() {
+        let outcome = measure_one(options, *size)?;
+        if !options.json {
+            rnic_tools::outln!("{}", sweep::Row(&outcome));
+        }
+        outcomes.push(outcome);
     }
-    if let Some(bytes) = outcome.verified_bytes {
-        rnic_tools::outln!("{head}: {} verified equal", size::show(bytes));
+    if let Some(path) = plot {
+        let svg = sweep::svg(options.op, figure, &outcomes).unwrap_or_default();
+        std::fs::write(path, svg).map_err(|error| file_error(path, error))?;
     }
-    Ok(())
+    match options.json {
+        true => print_json(&sweep::Report { sizes: &outcomes }),
+        false => Ok(()),
+    }
 }
 
 /// Prints a result on a line of its own.
@@ -214,13 +267,16 @@ fn print_json(result: &impl Serialize) -> Result<(), ToolError> {
 /// how far memory is behind the caches is not what is measured.
 const SPAN: u64 = 1 << 20;
 
-fn plan(options: &Client) -> (Plan, Until) {
-    let figure = if options.latency {
-        Figure::Latency
-    } else {
-        Figure::Bandwidth
-    };
-    let size = u64::from(options.size);
+fn figure(options: &Client) -> Figure {
+    match options.latency {
+        true => Figure::Latency,
+        false => Figure::Bandwidth,
+    }
+}
+
+fn plan(options: &Client, message: u32) -> (Plan, Until) {
+    let figure = figure(options);
+    let size = u64::from(message);
     let messages = options
         .iterations
         .or(options.bytes.map(|b| b.div_ceil(size.max(1))));
@@ -236,7 +292,7 @@ fn plan(options: &Client) -> (Plan, Until) {
         (Figure::Bandwidth, _) if options.verify => (size * u64::from(depth)).max(span),
         _ => span,
     };
-    let mut plan = Plan::new(options.op, figure, options.size, depth, span);
+    let mut plan = Plan::new(options.op, figure, message, depth, span);
     plan.verify = options.verify && figure == Figure::Bandwidth;
     plan.seed = 0x5eed ^ span;
     let until = messages.map_or(Until::Elapsed(options.duration), Until::Messages);
