@@ -353,10 +353,8 @@ fn a_daemon_that_is_told_not_to_connects_no_addresses_of_its_own() {
 #[test]
 fn embedded_programs_connect_to_themselves() {
     for driving in [Driving::Threaded, Driving::Inline] {
-        let config = DeviceConfig {
-            driving,
-            ..DeviceConfig::loopback()
-        };
+        let mut config = DeviceConfig::loopback();
+        config.driving = driving;
         let device = Device::open(config).unwrap();
         let contexts = [(); 2].map(|()| Context::embedded(&device).unwrap());
         for pair in [[0, 1], [0, 0]] {

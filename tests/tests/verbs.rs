@@ -308,10 +308,8 @@ fn an_embedded_rnic_does_it_all_too() {
     let (here, there) = lab.pair(&LinkOptions::default());
     let daemon = Daemon::start(&lab, &there, &DaemonOptions::default());
     here.namespace.in_thread(|| {
-        let config = DeviceConfig {
-            driving: Driving::Inline,
-            ..DeviceConfig::new(INTERFACE)
-        };
+        let mut config = DeviceConfig::new(INTERFACE);
+        config.driving = Driving::Inline;
         let device = Device::open(config).expect("the interface is there");
         let context = Context::embedded(&device).expect("an RNIC of our own");
         let mut a = Endpoint::of(context, BYTES);

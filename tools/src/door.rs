@@ -146,13 +146,11 @@ impl Door {
     }
 
     fn embedded(&self, interface: &str, queue_pairs: u32) -> Result<Context, ToolError> {
-        let config = DeviceConfig {
-            driving: Driving::Inline,
-            limits: limits_for(queue_pairs),
-            mode: self.mode.unwrap_or(Mode::Auto).into(),
-            congestion: self.congestion.unwrap_or_default(),
-            ..DeviceConfig::new(interface)
-        };
+        let mut config = DeviceConfig::new(interface);
+        config.driving = Driving::Inline;
+        config.limits = limits_for(queue_pairs);
+        config.mode = self.mode.unwrap_or(Mode::Auto).into();
+        config.congestion = self.congestion.unwrap_or_default();
         Ok(Context::embedded(&Device::open(config)?)?)
     }
 }

@@ -24,11 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn main() -> Result<(), Failure> {
     let rounds = std::env::args().nth(1);
     let rounds: usize = rounds.map_or(Ok(100_000), |text| text.parse())?;
-    let config = DeviceConfig {
-        // Whoever polls runs the engine: no other thread is needed.
-        driving: Driving::Inline,
-        ..DeviceConfig::loopback()
-    };
+    let mut config = DeviceConfig::loopback();
+    // Whoever polls runs the engine: no other thread is needed.
+    config.driving = Driving::Inline;
     let context = Context::embedded(&Device::open(config)?)?;
     let ends = [End::new(&context)?, End::new(&context)?];
     connect(&context, &ends)?;

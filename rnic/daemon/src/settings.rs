@@ -266,31 +266,24 @@ fn device(
     limits: Limits,
 ) -> Result<DeviceConfig, SettingsError> {
     let keepalive = keepalive(&interface, &link)?;
-    let defaults = DeviceConfig::new(interface);
-    let polling = polling(&link, defaults.polling);
-    let flood_limits = flood_limits(&link, defaults.flood_limits);
-    Ok(DeviceConfig {
-        queues: link.queues,
-        capture: link.capture,
-        mode: link.mode.unwrap_or(Mode::Auto).into(),
-        busy_poll: link.busy_poll,
-        flood_limits,
-        polling,
-        frames: link.frames.unwrap_or(defaults.frames),
-        user_timeout: link
-            .user_timeout
-            .map_or(defaults.user_timeout, Duration::from_millis),
-        first_byte_timeout: link
-            .first_byte_timeout
-            .map_or(defaults.first_byte_timeout, Duration::from_millis),
-        answer_timeout: link
-            .answer_timeout
-            .map_or(defaults.answer_timeout, Duration::from_millis),
-        keepalive,
-        congestion: link.congestion.unwrap_or(defaults.congestion),
-        limits,
-        ..defaults
-    })
+    let mut config = DeviceConfig::new(interface);
+    let take = |given: Option<u64>, setting: &mut Duration| {
+        *setting = given.map_or(*setting, Duration::from_millis);
+    };
+    take(link.user_timeout, &mut config.user_timeout);
+    take(link.first_byte_timeout, &mut config.first_byte_timeout);
+    take(link.answer_timeout, &mut config.answer_timeout);
+    config.polling = polling(&link, config.polling);
+    config.flood_limits = flood_limits(&link, config.flood_limits);
+    config.queues = link.queues;
+    config.capture = link.capture;
+    config.mode = link.mode.unwrap_or(Mode::Auto).into();
+    config.busy_poll = link.busy_poll;
+    config.frames = link.frames.unwrap_or(config.frames);
+    config.keepalive = keepalive;
+    config.congestion = link.congestion.unwrap_or(config.congestion);
+    config.limits = limits;
+    Ok(config)
 }
 
 /// How many frames of strangers reach the shard.

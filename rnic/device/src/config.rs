@@ -9,8 +9,9 @@ use userspace_tcp::{CongestionControl, KeepAlive};
 
 use crate::VlanConfig;
 
-/// How [`crate::Device::open`] is to open an interface.
+/// How [`crate::Device::open`] is to open an interface. Versions to come may have more fields.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceConfig {
     /// The interface, by name, in the network namespace of the calling thread; the device's name when it
     /// has none ([`LoopbackUse::Only`]).

@@ -109,10 +109,9 @@ impl Process {
         }
         let context = match &self.way {
             Way::Embedded(interface) => {
-                let device = rnic::Device::open(DeviceConfig {
-                    driving: Driving::Threaded,
-                    ..DeviceConfig::new(interface)
-                });
+                let mut config = DeviceConfig::new(interface);
+                config.driving = Driving::Threaded;
+                let device = rnic::Device::open(config);
                 let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
                 Context::embedded(&device)?
             }

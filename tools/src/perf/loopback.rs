@@ -20,10 +20,8 @@ const DEPTH: u32 = 16;
 
 /// Writes `bytes` bytes to and fro for so long; the time of both ways.
 pub fn ping(bytes: u32, duration: Duration, patience: Duration) -> Result<Latency, ToolError> {
-    let config = DeviceConfig {
-        driving: Driving::Inline,
-        ..DeviceConfig::loopback()
-    };
+    let mut config = DeviceConfig::loopback();
+    config.driving = Driving::Inline;
     let context = Context::embedded(&Device::open(config)?)?;
     // Source, sink and one more of each message.
     let span = u64::from(bytes) * 3;

@@ -37,10 +37,8 @@ impl End {
 
 /// A context, and two ends of it that are connected.
 fn connected(driving: Driving) -> (Context, [End; 2]) {
-    let config = DeviceConfig {
-        driving,
-        ..DeviceConfig::loopback()
-    };
+    let mut config = DeviceConfig::loopback();
+    config.driving = driving;
     let context = Context::embedded(&Device::open(config).unwrap()).unwrap();
     let ends = [End::new(&context), End::new(&context)];
     let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0), 1).unwrap();
