@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// What one side asks of the other in the MPA start-up; as what was agreed, what holds for the
-/// connection.
+/// connection. There may be more fields in versions to come: a program names those that it wants, and
+/// takes the rest from `MpaOptions::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MpaOptions {
     /// 1 (RFC 5044) or 2 (RFC 6581). A responder answers in the revision it was asked in.
