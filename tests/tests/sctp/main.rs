@@ -6,7 +6,6 @@ mod driver;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rnic_proto::enhanced::{ReadDepths, RtrSet};
@@ -25,27 +24,25 @@ const OURS: ReadDepths = ReadDepths { ird: 3, ord: 5 };
 /// What is sent each way: less than a segment, exactly so many, and many.
 const SIZES: [usize; 5] = [1, 9, 1000, 1400, 200_000];
 
-/// The peer's program, built once.
-fn program() -> &'static PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/sctp");
-        let build =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sctp-{}", std::process::id()));
-        let program = build.join("ddp-sctp-peer");
-        let made = Command::new("make")
-            .args(["-s", "-C", sources])
-            .arg(format!("BUILD={}", build.display()))
-            .arg(&program)
-            .output();
-        let made = made.expect("make runs");
-        let told = String::from_utf8_lossy(&made.stderr);
-        assert!(
-            made.status.success(),
-            "no peer (libusrsctp-dev? scripts/setup installs it): {told}"
-        );
-        program
-    })
+/// The peer's program, built once: tests are processes, of which several may want it.
+fn program() -> PathBuf {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/sctp");
+    let build = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sctp-peer");
+    std::fs::create_dir_all(&build).expect("a directory");
+    let program = build.join("ddp-sctp-peer");
+    let made = Command::new("flock")
+        .arg(&build)
+        .args(["make", "-s", "-C", sources])
+        .arg(format!("BUILD={}", build.display()))
+        .arg(&program)
+        .output();
+    let made = made.expect("flock and make run");
+    let told = String::from_utf8_lossy(&made.stderr);
+    assert!(
+        made.status.success(),
+        "no peer (libusrsctp-dev? scripts/setup installs it): {told}"
+    );
+    program
 }
 
 /// Runs our end in the first host, and the peer in the second.
