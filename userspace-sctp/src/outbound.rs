@@ -65,6 +65,8 @@ pub struct Outbound<B> {
     flight: usize,
     /// Chunks that are to be sent again.
     lost: usize,
+    /// Where the first of them is; without meaning while there is none.
+    next_lost: usize,
     /// What the peer has room for, beyond what is under way.
     window: usize,
 }
@@ -101,6 +103,7 @@ impl<B> Outbound<B> {
             sent: 0,
             flight: 0,
             lost: 0,
+            next_lost: 0,
             window,
         }
     }
@@ -182,21 +185,45 @@ impl<B> Outbound<B> {
             chunk.sent_at = Some(now);
         }
         chunk.state = State::InFlight;
-        self.flight += chunk.bytes;
-        self.window = self.window.saturating_sub(chunk.bytes);
+        let bytes = chunk.bytes;
+        self.flight += bytes;
+        self.window = self.window.saturating_sub(bytes);
+        self.seek_lost();
         Some(Transmission {
             tsn: self.first.plus(at as u32),
-            bytes: chunk.bytes,
+            bytes,
             again,
         })
     }
 
     fn next(&self, probe: bool) -> Option<usize> {
         if self.lost > 0 {
-            return self.chunks.iter().position(|c| c.state == State::Lost);
+            return Some(self.next_lost);
         }
         let next = self.chunks.get(self.sent)?;
         (next.bytes <= self.window || probe && self.flight == 0).then_some(self.sent)
+    }
+
+    /// The first of those to be sent again is no longer one of them. The search goes on from where it was, so that all
+    /// searches between two losses look at each chunk at most once.
+    fn seek_lost(&mut self) {
+        let is_other = |chunk: &Chunk<B>| chunk.state != State::Lost;
+        while self.lost > 0 && self.chunks.get(self.next_lost).is_some_and(is_other) {
+            self.next_lost += 1;
+        }
+    }
+
+    /// A chunk under way is to be sent again.
+    fn lose(&mut self, at: usize) {
+        let chunk = &mut self.chunks[at];
+        chunk.state = State::Lost;
+        self.flight -= chunk.bytes;
+        // The peer's room is free again until it is sent again (rule B of section 6.2.1).
+        self.window += chunk.bytes;
+        if self.lost == 0 || at < self.next_lost {
+            self.next_lost = at;
+        }
+        self.lost += 1;
     }
 
     /// Whether chunks wait and only a probe of the peer's window may go: nothing is outstanding that the peer would
@@ -296,6 +323,8 @@ impl<B> Outbound<B> {
         }
         self.first = self.first.plus(passed as u32);
         self.sent -= passed;
+        self.next_lost = self.next_lost.saturating_sub(passed);
+        self.seek_lost();
         outcome
     }
 
@@ -355,21 +384,21 @@ impl<B> Outbound<B> {
             outcome.acknowledged.bytes += chunk.bytes;
             highest = offset;
         }
+        self.seek_lost();
         highest
     }
 
     /// Chunks at an offset up to `to` that are not acknowledged are reported missing.
     fn count_missing(&mut self, to: usize, outcome: &mut Outcome) {
-        let reported = self.chunks.iter_mut().take(to.min(self.sent));
-        for chunk in reported.filter(|chunk| chunk.state == State::InFlight) {
+        for at in 0..to.min(self.sent) {
+            let chunk = &mut self.chunks[at];
+            if chunk.state != State::InFlight {
+                continue;
+            }
             chunk.missing = chunk.missing.saturating_add(1);
             if chunk.missing >= MISSING_MAX && !chunk.fast {
                 chunk.fast = true;
-                chunk.state = State::Lost;
-                self.flight -= chunk.bytes;
-                // The peer's room is free again until it is sent again (rule B of section 6.2.1).
-                self.window += chunk.bytes;
-                self.lost += 1;
+                self.lose(at);
                 outcome.lost = true;
             }
         }
@@ -377,13 +406,11 @@ impl<B> Outbound<B> {
 
     /// T3-rtx expired: all that is under way is to be sent again (rule E3).
     pub fn timed_out(&mut self) {
-        for chunk in self.chunks.iter_mut().take(self.sent) {
+        for at in 0..self.sent {
+            let chunk = &mut self.chunks[at];
             chunk.missing = 0;
             if chunk.state == State::InFlight {
-                chunk.state = State::Lost;
-                self.flight -= chunk.bytes;
-                self.window += chunk.bytes;
-                self.lost += 1;
+                self.lose(at);
             }
         }
     }

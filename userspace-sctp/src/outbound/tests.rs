@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use userspace_net::Instant;
 
-use super::{NotSent, Outbound, Outcome, Transmission};
+use super::{NotSent, Outbound, Outcome, State, Transmission};
 use crate::chunk::GapBlock;
 use crate::tsn::Tsn;
 
@@ -280,6 +282,42 @@ fn as_many_chunks_are_taken_as_there_is_room_for() {
     assert!(outbound.is_empty());
 }
 
+/// With a search from the front this takes minutes.
+#[test]
+fn what_is_sent_next_is_found_however_many_are_posted() {
+    let count = 1 << 18;
+    let mut outbound = Outbound::new(FIRST, usize::MAX / 2, count);
+    for number in 0..count as u32 {
+        outbound.post(number, BYTES).unwrap();
+    }
+    let began = std::time::Instant::now();
+    for _ in 0..count {
+        outbound.transmit(NOW, false).unwrap();
+    }
+    // Of what is lost the peer has some in the middle.
+    outbound.timed_out();
+    sack(&mut outbound, 0, &[(10_000, 60_000)]);
+    assert_eq!(again(&mut outbound).len(), count - 50_001);
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// RFC 9260 section 7.2.4.
+#[test]
+fn the_lowest_tsns_are_sent_again_first() {
+    let mut outbound = sent(12);
+    for last in [6, 7, 8] {
+        sack(&mut outbound, 2, &[(3, 3), (6, last)]);
+    }
+    let next = |outbound: &mut Outbound<u32>| outbound.transmit(NOW, false).map(|t| t.tsn);
+    assert_eq!(next(&mut outbound), Some(tsn(2)));
+    // It comes while 4 and 5 wait.
+    sack(&mut outbound, 4, &[(6, 8)]);
+    assert_eq!(next(&mut outbound), Some(tsn(4)));
+    // What is lost anew goes before what waits.
+    outbound.timed_out();
+    assert_eq!(again(&mut outbound), [4, 5, 9, 10, 11]);
+}
+
 proptest! {
     /// Over a link that loses packets and acknowledgments every chunk arrives, every buffer comes back once and
     /// what is in flight is counted right.
@@ -296,6 +334,8 @@ proptest! {
         while !outbound.is_empty() {
             rounds += 1;
             prop_assert!(rounds < 2000);
+            let lost = outbound.chunks.iter().position(|chunk| chunk.state == State::Lost);
+            prop_assert!(lost.is_none() || lost == outbound.next(false), "the lowest TSN goes first");
             match outbound.transmit(NOW, false) {
                 Some(transmission) if losses.next() == Some(false) => {
                     arrivals.take(transmission.tsn);
