@@ -1,0 +1,8 @@
+//! Packets: no panic, and what is read can be written and reads the same.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../tests/fuzzing/body/mod.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::parsers::packet(bytes));
