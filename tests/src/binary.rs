@@ -13,7 +13,7 @@ pub fn path(program: &str) -> PathBuf {
     found(program, "--bins")
 }
 
-/// The path of one of the examples of the crate `rnic`; panics as [`path`] does.
+/// The path of one of the examples of the workspace; panics as [`path`] does.
 #[must_use]
 pub fn example(program: &str) -> PathBuf {
     found(&format!("examples/{program}"), "--examples")
