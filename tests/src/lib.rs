@@ -29,6 +29,7 @@ pub mod stream;
 pub mod tool;
 pub mod tshark;
 pub mod user;
+pub mod usrsctp;
 pub mod verbs;
 pub mod wait;
 

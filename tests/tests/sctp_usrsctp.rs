@@ -2,12 +2,11 @@
 //! see the same end.
 
 use std::path::PathBuf;
-use std::process::Command as Make;
 use std::time::Duration;
 
-use rnic_tests::binary;
 use rnic_tests::lab::{Command, Family, Host, Lab, LinkOptions, Namespace, Process};
 use rnic_tests::linksim::{Linksim, count};
+use rnic_tests::{binary, usrsctp};
 
 /// MiB that each end sends on a link, unless `RNIC_TEST_SCTP_MIB` says otherwise.
 const MIB: usize = 1;
@@ -23,9 +22,8 @@ struct TestBed {
     ours: Host,
     middle: Namespace,
     theirs: Host,
-    /// The directory of `usrsctp` goes with it.
-    _lab: Lab,
     usrsctp: PathBuf,
+    _lab: Lab,
 }
 
 /// How an association goes, but for its link.
@@ -44,25 +42,12 @@ impl TestBed {
     fn new(name: &str) -> Self {
         let mut lab = Lab::new(name);
         let (ours, middle, theirs) = lab.over(&LinkOptions::default());
-        let usrsctp = lab.directory().join("sctp-messages");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/sctp");
-        let made = Make::new("make")
-            .args(["-s", "-C", source])
-            .arg(format!("BUILD={}", lab.directory().display()))
-            .arg(&usrsctp)
-            .output()
-            .expect("make is there: run scripts/setup");
-        assert!(
-            made.status.success(),
-            "can't build sctp-messages; `scripts/setup` installs libusrsctp-dev: {}",
-            String::from_utf8_lossy(&made.stderr)
-        );
         Self {
             ours,
             middle,
             theirs,
+            usrsctp: usrsctp::program("sctp-messages"),
             _lab: lab,
-            usrsctp,
         }
     }
 

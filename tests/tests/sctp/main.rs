@@ -4,14 +4,13 @@
 mod driver;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use rnic_proto::enhanced::{ReadDepths, RtrSet};
 use rnic_proto::sctp::{Session, SessionOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Process};
 use rnic_tests::pattern::Pattern;
+use rnic_tests::usrsctp;
 use userspace_sctp::Event;
 
 use driver::Driver;
@@ -23,27 +22,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 const OURS: ReadDepths = ReadDepths { ird: 3, ord: 5 };
 /// What is sent each way: less than a segment, exactly so many, and many.
 const SIZES: [usize; 5] = [1, 9, 1000, 1400, 200_000];
-
-/// The peer's program, built once: tests are processes, of which several may want it.
-fn program() -> PathBuf {
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/interop/sctp");
-    let build = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sctp-peer");
-    std::fs::create_dir_all(&build).expect("a directory");
-    let program = build.join("ddp-sctp-peer");
-    let made = Command::new("flock")
-        .arg(&build)
-        .args(["make", "-s", "-C", sources])
-        .arg(format!("BUILD={}", build.display()))
-        .arg(&program)
-        .output();
-    let made = made.expect("flock and make run");
-    let told = String::from_utf8_lossy(&made.stderr);
-    assert!(
-        made.status.success(),
-        "no peer (libusrsctp-dev? scripts/setup installs it): {told}"
-    );
-    program
-}
 
 /// Runs our end in the first host, and the peer in the second.
 fn with_peer(
@@ -63,7 +41,7 @@ fn with_peer(
         let (udp, port) = (UDP.to_string(), PORT.to_string());
         let peer = there
             .namespace
-            .command(program())
+            .command(usrsctp::program("ddp-sctp-peer"))
             .args([role, "--local", &own]);
         let peer = match role {
             "connect" => peer.args(["--remote", &other]),
