@@ -94,6 +94,7 @@ fn an_init_ack_that_lacks_something_ends_the_attempt() {
     ]);
     let no_cookie = parameters(&[Parameter::Adaptation(ADAPTATION_DDP)]);
     let no_layer = parameters(&[Parameter::StateCookie(COOKIE)]);
+    let other_layer = parameters(&[Parameter::StateCookie(COOKIE), Parameter::Adaptation(2)]);
     let host_name = [&good[..], &[0, 11, 0, 8, b'h', b'o', b's', 0]].concat();
     let good = init(&good);
     let cases = [
@@ -115,6 +116,10 @@ fn an_init_ack_that_lacks_something_ends_the_attempt() {
         (init(&no_cookie), Cause::MissingParameters(&[0, 7])),
         (
             init(&no_layer),
+            Cause::UserInitiated(b"another adaptation layer"),
+        ),
+        (
+            init(&other_layer),
             Cause::UserInitiated(b"another adaptation layer"),
         ),
         (init(&host_name), Cause::UnresolvableAddress(&[])),

@@ -70,11 +70,14 @@ impl Sent {
         }
     }
 
-    /// Numbers of the DATA chunks, counted from `first`.
+    /// Numbers of the DATA chunks, counted from `first`. All of them are unordered (RFC5043-10-1).
     pub fn data(&self, first: Tsn) -> Vec<u32> {
         let chunks = self.chunks();
         let numbers = chunks.iter().filter_map(|chunk| match chunk {
-            Chunk::Data(data) => Some(data.tsn.since(first)),
+            Chunk::Data(data) => {
+                assert!(data.unordered, "{data:?}");
+                Some(data.tsn.since(first))
+            }
             _ => None,
         });
         numbers.collect()

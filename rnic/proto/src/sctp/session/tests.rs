@@ -128,12 +128,14 @@ fn an_initiate_that_is_refused_is_answered_by_a_terminate() {
     assert!(active.terminate().is_none());
 }
 
-/// RFC5043-6.6-1: it must not overtake the Initiate.
+/// RFC5043-6.6-1 to 6.6-3: it must not overtake the Initiate. Segments wait for the Accept.
 #[test]
 fn a_terminate_waits_until_the_initiate_is_acknowledged_or_answered() {
     let (mut active, _) = Session::initiate(&options(false), b"").unwrap();
     assert!(active.terminate().is_none());
+    assert_eq!(active.number_segment(), None);
     active.acknowledged(1);
+    assert_eq!(active.number_segment(), None);
     let terminate = active.terminate().unwrap();
     assert_eq!(ssn(&terminate), 1);
     // What the peer says to that still comes.
@@ -172,7 +174,7 @@ fn an_accept_that_comes_after_our_terminate_opens_nothing_for_us() {
     assert!(active.is_over() && passive.is_over());
 }
 
-/// RFC5043-6.6-2, 6.6-3: an active side may send them once its Initiate is acknowledged.
+/// An active side of another implementation may send them once its Initiate is acknowledged (RFC5043-6.6-3).
 #[test]
 fn segments_behind_an_initiate_wait_for_its_answer() {
     let (_, initiate) = Session::initiate(&options(false), b"").unwrap();
