@@ -102,6 +102,8 @@ fn a_session_that_is_rejected_is_over() {
         let mut passive = Session::passive();
         give(&mut passive, &initiate).unwrap();
         let reject = passive.reject(b"not now").unwrap();
+        let code = if enhanced { 7 } else { 3 };
+        assert_eq!(reject.bytes()[..4], [0, 0, 0, code], "RFC6581-7-1");
         let private_data = b"not now";
         assert_eq!(
             give(&mut active, &reject),
