@@ -100,6 +100,17 @@ fn a_sweep_over_sizes_verifies_each_and_draws_a_plot() {
         error.contains("/nowhere/sweep.svg: No such file"),
         "{error}"
     );
+    let unused = directory.path().join("unused.svg");
+    let error = client(&["--op", "send", "--depth", "4096", "--sizes", "64..4M"])
+        .arg("--plot")
+        .arg(&unused)
+        .run()
+        .failure();
+    assert!(error.contains("messages of 1048576 bytes"), "{error}");
+    assert!(!unused.exists(), "refused before anything was measured");
+    let nothing = ["--latency", "--sizes", "64", "--iterations", "0"];
+    let error = client(&nothing).args(plot).run().failure();
+    assert!(error.contains("no message was measured"), "{error}");
     for (more, words) in [
         (&["--plot", "sweep.svg"][..], "--sizes"),
         (&["--sizes", "64", "--size", "64"], "cannot be used with"),

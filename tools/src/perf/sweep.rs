@@ -118,9 +118,12 @@ pub fn svg(operation: Operation, figure: Figure, outcomes: &[Outcome]) -> Option
     let line = |name: &str, value: &dyn Fn(&Outcome) -> Option<f64>| {
         let points = outcomes.iter();
         let points = points.filter_map(|it| Some((f64::from(it.size), value(it)?)));
+        let mut points: Vec<_> = points.collect();
+        // A list of sizes may have any order.
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
         Line {
             name: name.to_owned(),
-            points: points.collect(),
+            points,
         }
     };
     let (label, scale, lines) = match figure {
@@ -212,5 +215,17 @@ mod tests {
             assert!(svg.contains(">64 B<") && svg.contains(">4 KiB<"), "{svg}");
         }
         assert_eq!(svg(Operation::Read, Figure::Latency, &[]), None);
+    }
+
+    #[test]
+    fn the_curve_goes_from_left_to_right_whatever_the_order_of_the_sizes() {
+        let curve = |sizes: [u32; 3]| {
+            let outcomes = sizes.map(|size| outcome(size, Figure::Bandwidth));
+            let svg = svg(Operation::Write, Figure::Bandwidth, &outcomes);
+            let svg = svg.expect("there is something to show");
+            let line = svg.lines().find(|line| line.contains("<polyline"));
+            line.expect("a curve").to_owned()
+        };
+        assert_eq!(curve([4096, 64, 512]), curve([64, 512, 4096]));
     }
 }

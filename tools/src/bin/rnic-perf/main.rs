@@ -220,6 +220,7 @@ fn measure_one(options: &Client, size: u32) -> Result<Outcome, ToolError> {
 
 /// Measures at each of these sizes: a row of the table for each as soon as it is there, then the plot.
 fn measure_all(options: &Client, sizes: &Sizes) -> Result<(), ToolError> {
+    check_all(options, sizes)?;
     let plot = options.plot.as_deref();
     let file_error = |path: &Path, source| ToolError::Io {
         what: format!("writing the plot {}", path.display()),
@@ -243,13 +244,27 @@ fn measure_all(options: &Client, sizes: &Sizes) -> Result<(), ToolError> {
         outcomes.push(outcome);
     }
     if let Some(path) = plot {
-        let svg = sweep::svg(options.op, figure, &outcomes).unwrap_or_default();
+        let svg = sweep::svg(options.op, figure, &outcomes).ok_or_else(|| {
+            ToolError::Usage(format!(
+                "no message was measured, so {} has no plot: give more --iterations or a longer \
+                 --duration",
+                path.display()
+            ))
+        })?;
         std::fs::write(path, svg).map_err(|error| file_error(path, error))?;
     }
     match options.json {
         true => print_json(&sweep::Report { sizes: &outcomes }),
         false => Ok(()),
     }
+}
+
+/// The error for a size that no server would serve: before the sizes in front of it take their time.
+fn check_all(options: &Client, sizes: &Sizes) -> Result<(), ToolError> {
+    sizes.all().iter().try_for_each(|size| {
+        let checked = plan(options, *size).0.check();
+        checked.map_err(|reason| ToolError::Usage(format!("messages of {size} bytes: {reason}")))
+    })
 }
 
 /// Prints a result on a line of its own.
@@ -301,6 +316,25 @@ fn plan(options: &Client, message: u32) -> (Plan, Until) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    #[test]
+    fn a_sweep_is_refused_for_any_of_its_sizes_by_its_name() {
+        let check = |words: &str| {
+            let words = format!("rnic-perf client --connect 192.0.2.2 --op send {words}");
+            let cli = super::Cli::try_parse_from(words.split(' ')).expect(&words);
+            let super::Role::Client(options) = cli.role else {
+                panic!("{words} is a client's");
+            };
+            let sizes = options.sizes.as_ref().expect("a sweep");
+            super::check_all(&options, sizes).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("--sizes 64..4M"), Ok(()));
+        let refused = check("--sizes 64..4M --depth 4096").expect_err("too much memory");
+        assert!(refused.contains("messages of 1048576 bytes"), "{refused}");
+        assert!(refused.contains("at most 8 GiB"), "{refused}");
+    }
+
     #[test]
     fn every_option_is_in_the_manual() {
         rnic_pages::assert_documented(<super::Cli as clap::CommandFactory>::command(), 1);
