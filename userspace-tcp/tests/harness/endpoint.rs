@@ -2,11 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use userspace_net::{FourTuple, Instant, checksum};
-use userspace_tcp::segment::PROTOCOL_TCP;
+use userspace_net::{FourTuple, Instant};
 use userspace_tcp::{Config, ConnOptions, Segment, Stack};
 
-use super::{Application, Buf, Buffers, Plan, Random};
+use super::{Application, Buf, Buffers, Plan, Random, packet};
 
 pub struct Endpoint {
     pub stack: Stack<Buf>,
@@ -32,12 +31,7 @@ impl Endpoint {
 
     /// Takes the TCP bytes of a packet.
     pub fn receive(&mut self, now: Instant, tuple: FourTuple, bytes: &[u8]) {
-        assert!(checksum::verify(
-            tuple.remote.addr,
-            tuple.local.addr,
-            PROTOCOL_TCP,
-            bytes
-        ));
+        assert!(packet::is_sound(tuple, bytes));
         let segment = Segment::parse(bytes).unwrap();
         let received = self.stack.receive(now, tuple, &segment, self.options);
         self.fetch_events();

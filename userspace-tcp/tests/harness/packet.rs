@@ -25,6 +25,12 @@ pub fn emit(transmit: &Transmit<Buf>) -> Vec<u8> {
     bytes
 }
 
+/// Whether a segment is as its checksum says; `tuple` is its receiver's.
+pub fn is_sound(tuple: FourTuple, bytes: &[u8]) -> bool {
+    let (source, destination) = (tuple.remote.addr, tuple.local.addr);
+    checksum::verify(source, destination, segment::PROTOCOL_TCP, bytes)
+}
+
 /// A segment as two, cut so that the second one has what is behind byte `at`.
 pub fn split(tuple: FourTuple, bytes: &[u8], at: usize) -> [Vec<u8>; 2] {
     let segment = Segment::parse(bytes).unwrap();

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use userspace_net::{Endpoint, FourTuple, Instant, checksum};
-use userspace_tcp::segment::PROTOCOL_TCP;
+use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::{
     ConnId, ConnectError, Event, IcmpError, KeepAlive, ResourceUsage, Segment, SegmentId, SeqNum,
     Transmit,
@@ -278,12 +277,7 @@ impl World {
             local: packet.tuple.remote,
             remote: packet.tuple.local,
         };
-        let sound = checksum::verify(
-            tuple.remote.addr,
-            tuple.local.addr,
-            PROTOCOL_TCP,
-            &packet.bytes,
-        );
+        let sound = packet::is_sound(tuple, &packet.bytes);
         assert_eq!(sound, !packet.corrupted, "what the checksum says");
         if !sound {
             return;
