@@ -234,6 +234,7 @@ impl<B> Association<B> {
     pub(crate) fn shrink_packets(&mut self, env: &mut Env<'_, B>, packet_max: usize) {
         if packet_max < self.path.packet_max {
             self.path.shrink(packet_max);
+            self.pending.shrink(packet_max);
             let message_max = self.message_max();
             self.event(env, Event::MtuChanged { message_max });
         }

@@ -291,6 +291,10 @@ impl Driver {
         self.stack.post(now, id, outgoing).expect("there is room");
     }
 
+    pub fn inits_refused(&self) -> u64 {
+        self.stack.counters().inits_refused
+    }
+
     pub fn close(&mut self) {
         let (now, id) = (self.now(), self.id.expect("an association"));
         assert!(self.stack.close(now, id));

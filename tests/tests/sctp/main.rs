@@ -129,6 +129,14 @@ fn options(enhanced: bool) -> SessionOptions {
     }
 }
 
+/// Sets up an association, and asks for a session on it.
+fn initiate(driver: &mut Driver, options: &SessionOptions, private_data: &[u8]) {
+    driver.connect(PORT);
+    let (session, initiate) = Session::initiate(options, private_data).expect("fits");
+    driver.session = session;
+    driver.control(&initiate);
+}
+
 /// Sends all, and waits for all of the peer's.
 fn exchange(driver: &mut Driver) {
     for message in messages() {
@@ -162,10 +170,7 @@ fn we_begin(name: &str, family: Family, loss: Option<u64>, enhanced: bool) {
     let mut words: Vec<&str> = steps.iter().map(String::as_str).collect();
     words.extend(["--private", "7965730a", "--ird", "9", "--ord", "2"]);
     let output = with_peer(name, family, loss, "listen", &words, move |driver| {
-        driver.connect(PORT);
-        let (session, initiate) = Session::initiate(&options(enhanced), b"hello").expect("fits");
-        driver.session = session;
-        driver.control(&initiate);
+        initiate(driver, &options(enhanced), b"hello");
         driver.until("an answer", |driver| !driver.told.is_empty());
         let told = driver.told[0].clone();
         assert!(told.starts_with("Accepted"), "{told}");
@@ -257,10 +262,7 @@ fn a_session_is_rejected_with_what_the_application_says() {
         "listen",
         &words,
         |driver| {
-            driver.connect(PORT);
-            let (session, initiate) = Session::initiate(&options(true), b"").expect("fits");
-            driver.session = session;
-            driver.control(&initiate);
+            initiate(driver, &options(true), b"");
             driver.until("an answer", |driver| !driver.told.is_empty());
             assert_eq!(driver.told, ["Rejected { private_data: [110, 111] }"]);
             driver.until("it is gone", |driver| driver.session.is_gone());
@@ -309,10 +311,7 @@ fn an_abort_ends_the_peers_association() {
         "listen",
         &words,
         |driver| {
-            driver.connect(PORT);
-            let (session, initiate) = Session::initiate(&options(false), b"").expect("fits");
-            driver.session = session;
-            driver.control(&initiate);
+            initiate(driver, &options(false), b"");
             driver.until("an answer", |driver| !driver.told.is_empty());
             driver.abort();
         },
@@ -332,7 +331,8 @@ fn a_peer_without_the_indication_gets_no_association() {
         "connect",
         &words,
         |driver| {
-            driver.linger(Duration::from_millis(500));
+            driver.until("a refused INIT", |driver| driver.inits_refused() > 0);
+            driver.linger(Duration::from_millis(100));
             assert!(driver.events.is_empty(), "{:?}", driver.events);
         },
     );
@@ -411,10 +411,7 @@ fn whatever_is_of_no_legal_sequence_ends_the_session() {
         let wrong = [&wrong[0][..], &wrong[1]];
         let name = format!("sctp-wrong-{number}");
         let _ = with_peer(&name, Family::V4, None, "listen", &wrong, |driver| {
-            driver.connect(PORT);
-            let (session, initiate) = Session::initiate(&options(false), b"").expect("fits");
-            driver.session = session;
-            driver.control(&initiate);
+            initiate(driver, &options(false), b"");
             finds(driver, words);
         });
     }

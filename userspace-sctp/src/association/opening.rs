@@ -198,7 +198,10 @@ impl<B> Association<B> {
                 .measured(now, now.saturating_duration_since(self.opening.asked));
         }
         self.opening.cookie = answer.cookie.to_vec();
-        self.opening.unanswered = 0;
+        // A peer that finds each cookie stale would else be asked for ever.
+        if self.opening.preservative.is_none() {
+            self.opening.unanswered = 0;
+        }
         self.opening.asked = now;
         self.state = State::CookieEchoed;
         self.pending.init = false;

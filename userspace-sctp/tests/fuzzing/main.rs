@@ -1,48 +1,15 @@
-//! The bodies of the fuzz targets under `fuzz/`, with random bytes and with the corpora that are kept there.
-//! `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
+//! The bodies of the fuzz targets under `fuzz/`, as ordinary tests.
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod body;
+#[path = "../../../userspace-tcp/tests/harness/fuzzing.rs"]
+mod fuzzing;
 #[path = "../../../userspace-tcp/tests/harness/random.rs"]
 mod random;
 #[path = "../../../userspace-tcp/tests/harness/seeds.rs"]
 mod seeds;
 
-use std::path::Path;
-
-use random::Random;
-use seeds::{Replay, seeds};
-
-const SEEDS: u64 = 3000;
-
-/// Also gives what `body` says of each seed.
-fn with_random_bytes<T>(body: fn(&[u8]) -> T, most: u64) -> Vec<T> {
-    let run = |seed| {
-        let _replay = Replay {
-            seed,
-            test: "fuzzing",
-        };
-        let mut random = Random::new(seed ^ 0xf0_22);
-        let len = random.within(1, most);
-        let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
-        body(&bytes)
-    };
-    seeds(SEEDS).map(run).collect()
-}
-
-fn with_corpus<T>(body: fn(&[u8]) -> T, target: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut files = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        eprintln!("{}", path.display());
-        body(&std::fs::read(&path).unwrap());
-        files += 1;
-    }
-    assert!(files > 0, "{} is empty", folder.display());
-}
+use fuzzing::{with_corpus, with_random_bytes};
 
 #[test]
 fn packets_of_random_bytes() {

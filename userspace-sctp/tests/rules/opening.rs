@@ -207,6 +207,24 @@ fn a_stale_cookie_is_asked_for_again_to_live_longer() {
     assert!(matches!(script.event(), Event::Established(_)));
 }
 
+/// A peer that finds every cookie too old is not asked for ever.
+#[test]
+fn a_peer_whose_cookies_are_always_stale_is_given_up() {
+    let stale = causes(&[Cause::StaleCookie(millis(5))]);
+    let mut script = Script::new(Config::default());
+    script.connect();
+    for _ in 0..8 {
+        script.init_ack();
+        script.peer(&[error(&stale)]);
+        assert!(matches!(script.one().only(), Chunk::Init(_)));
+        script.no_event();
+    }
+    script.init_ack();
+    script.peer(&[error(&stale)]);
+    assert_eq!(script.event(), Event::Failed(Failure::SetupTimedOut));
+    script.nothing();
+}
+
 /// RFC9260-5.1-6, RFC9260-5.1.5-3, RFC9260-5.1.5-4, RFC9260-5.1.5-5, RFC9260-5.1-8.
 #[test]
 fn a_listener_keeps_nothing_until_its_cookie_comes_back() {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use userspace_net::Instant;
-use userspace_sctp::chunk::GapBlock;
+use userspace_sctp::chunk::{Chunk, GapBlock};
 use userspace_sctp::{Config, Event, Failure, IcmpError, IcmpQuote, Outgoing, PostError, State};
 
 use crate::script::{PEERS_TAG, Script, Sent, WINDOW, ends, millis};
@@ -283,6 +283,24 @@ fn icmp_errors_count_when_they_quote_the_peers_tag() {
     assert!(script.stack.icmp(script.now, &quote(PEERS_TAG), gone));
     assert_eq!(script.event(), Event::Failed(Failure::NoProtocol));
     script.nothing();
+}
+
+/// What can't be answered any more holds nothing up.
+#[test]
+fn an_answer_that_fits_no_packet_any_more_is_not_said() {
+    let (mut script, id) = Script::established(Config::default());
+    script.peer(&[Chunk::Heartbeat(&[7; 1400])]);
+    let quote = IcmpQuote {
+        ends: ends(),
+        tag: PEERS_TAG,
+        init_tag: None,
+    };
+    let too_big = IcmpError::PacketTooBig { mtu: 1000 };
+    assert!(script.stack.icmp(script.now, &quote, too_big));
+    script.post(id, 100);
+    assert_eq!(numbers(&mut script), [[0]]);
+    script.peer(&[Chunk::Heartbeat(&[7; 900])]);
+    assert_eq!(script.one().only(), Chunk::HeartbeatAck(&[7; 900]));
 }
 
 /// RFC9260-10-10: an INIT is quoted with its own tag.

@@ -314,7 +314,7 @@ impl Session {
 
     /// SCTP's peer has acknowledged so many more of the session's chunks, the first ones in order.
     pub fn acknowledged(&mut self, chunks: u64) {
-        self.acknowledged = self.sent.min(self.acknowledged + chunks);
+        self.acknowledged = self.sent.min(self.acknowledged.saturating_add(chunks));
         if let Outbound::Initiated { acknowledged } = &mut self.outbound {
             *acknowledged = self.acknowledged > 0;
         }
