@@ -174,7 +174,11 @@ fn no_object_of_another_user_can_be_named() {
         victim.ask(&shared),
         victim.ask(&queue_pair(pd, cq, None)),
         victim.ask(&register(pd, None)),
-        victim.ask(&Request::Listen { local, backlog: 1 }),
+        victim.ask(&Request::Listen {
+            local,
+            backlog: 1,
+            transport: rnic_ipc::control::Transport::Tcp,
+        }),
     )
     else {
         panic!("not everything was granted");

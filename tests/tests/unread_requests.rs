@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rnic::inspect::{Kind, Object};
 use rnic::{Context, Listener};
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
+use rnic_tests::wait;
 
 const PORT: u16 = 18515;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -38,8 +40,18 @@ fn requests_of_peers_that_go_away_take_nothing_from_a_program_that_looks_later()
         }
         ask(to)
     });
-    // Only now does the program look.
     let from = honest.local_addr().expect("an address");
+    // A reset may come later than the request behind it. Only when the RNIC has nobody else does the program look.
+    wait::until("only the honest peer is there", LIMIT, || {
+        let connections = context.inspect(Kind::Connections);
+        let connections = connections.expect("the daemon tells its connections");
+        let remote = |one: &Object| match one {
+            Object::Connection(one) => Some(one.remote),
+            _ => None,
+        };
+        let remotes: Vec<_> = connections.iter().filter_map(remote).collect();
+        (remotes == [from]).then_some(())
+    });
     let request = listener.accept_request(LIMIT);
     let request = request.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(request.remote(), from, "of whom is still there");

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+mod conn_id;
 mod ecn;
 pub mod flow_table;
 pub mod keyed;
@@ -29,6 +30,7 @@ mod time;
 mod tuple;
 pub mod wheel;
 
+pub use conn_id::ConnId;
 pub use ecn::Ecn;
 pub use time::{Instant, earlier};
 pub use tuple::{Endpoint, FourTuple};

@@ -5,28 +5,13 @@ use std::fmt;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Duration;
 
+pub use userspace_net::ConnId;
 use userspace_net::ranges::GAPS_MAX;
 use userspace_net::{Ecn, Endpoint, FourTuple, Instant, checksum::PartialSum};
 
 use crate::options::Timestamps;
 use crate::segment::TcpHeader;
 use crate::seq::{SeqNum, StreamOffset};
-
-/// Names a connection of one [`crate::Stack`]. A name is never used again: after the connection is
-/// gone every call with it says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl ConnId {
-    /// A small number that no other living connection has: an index for the caller's own table
-    /// (compare the whole name before trusting an entry).
-    pub const fn index(self) -> usize {
-        self.index as usize
-    }
-}
 
 /// Where the connection of a flow may be, by a look at the flow's hash alone
 /// ([`crate::Stack::flow_hint`]). It goes stale, and is never trusted: whoever is given it looks.

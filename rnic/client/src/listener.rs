@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_ipc::control::{MpaOptions, Refusal, RefusalCode, Request, Response};
+use rnic_ipc::control::{MpaOptions, Refusal, RefusalCode, Request, Response, Transport};
 use rnic_ipc::id::ListenerId;
 
 use crate::address::first_of;
@@ -118,9 +118,14 @@ impl Listener {
     fn add(&mut self, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let boxes = || self.context.events().boxes();
         boxes().begin_listen();
-        let reply = self
-            .context
-            .request(&Request::Listen { local, backlog }, &[]);
+        let reply = self.context.request(
+            &Request::Listen {
+                local,
+                backlog,
+                transport: Transport::Tcp,
+            },
+            &[],
+        );
         let granted = match &reply {
             Ok((Response::Listening { listener, .. }, _)) => Some(*listener),
             _ => None,

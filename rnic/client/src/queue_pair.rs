@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response,
+    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response, Transport,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -368,6 +368,7 @@ impl QueuePair {
             remote,
             local,
             local_port,
+            transport: Transport::Tcp,
             mpa,
             private_data,
         };

@@ -315,7 +315,7 @@ impl Core {
                     self.client_event(client, Event::RequestGone { listener, request });
                 }
             }
-            ShardEvent::Released { local } => self.ports.released(local, told.stamp),
+            ShardEvent::Released { local, .. } => self.ports.released(local, told.stamp),
             ShardEvent::PathDoubtful { local, remote } => self.stale_neighbors.add(local, remote),
             ShardEvent::PeerRefused {
                 client,

@@ -245,13 +245,18 @@ impl ClientSession {
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
-            Request::Listen { local, backlog } => plain(self.listen(local, backlog)),
+            Request::Listen {
+                local,
+                backlog,
+                transport,
+            } => plain(self.listen(local, backlog, transport)),
             Request::Unlisten { listener } => done(self.unlisten(listener)),
             Request::Connect {
                 qp,
                 remote,
                 local,
                 local_port,
+                transport,
                 mpa,
                 private_data,
             } => {
@@ -259,6 +264,7 @@ impl ClientSession {
                     remote,
                     local,
                     local_port,
+                    transport,
                     mpa,
                     private_data,
                 };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
     Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, RefusalCode, StagKind,
+    Transport,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
@@ -161,6 +162,8 @@ pub enum Command {
         client: ClientId,
         /// Its name.
         listener: ListenerId,
+        /// What DDP goes over.
+        transport: Transport,
         /// A local address, not a wildcard, and port.
         local: SocketAddr,
         /// Most connections between the TCP handshake and accept or reject.
@@ -184,6 +187,8 @@ pub enum Command {
     Connect {
         /// Which.
         qp: QpNum,
+        /// What DDP goes over.
+        transport: Transport,
         /// Our address and port.
         local: SocketAddr,
         /// The peer's address and port.
@@ -438,6 +443,8 @@ pub enum ShardEvent {
     /// No listener and no connection of this shard uses this address and port any more: its
     /// steering entry and the kernel's reservation may go. A command given since may use it again.
     Released {
+        /// The port is one of this protocol's.
+        transport: Transport,
         /// The address and port.
         local: SocketAddr,
     },

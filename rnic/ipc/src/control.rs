@@ -19,14 +19,16 @@ mod memory;
 mod mpa;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 pub use device::{ClientLimits, DeviceInfo, DeviceName};
 pub use memory::{Access, MemoryKind, StagKind};
 pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
+pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 22;
+pub const PROTOCOL_VERSION: u32 = 23;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -189,6 +191,8 @@ pub enum Request {
         local: SocketAddr,
         /// How many requests may wait for accept or reject.
         backlog: u32,
+        /// What DDP goes over.
+        transport: Transport,
     },
     /// Reply: [`Response::Done`].
     Unlisten {
@@ -206,6 +210,8 @@ pub enum Request {
         local: Option<IpAddr>,
         /// The local port, which nothing may use yet; 0 lets the kernel choose.
         local_port: u16,
+        /// What DDP goes over.
+        transport: Transport,
         /// What to ask of the peer.
         mpa: MpaOptions,
         /// At most [`PRIVATE_DATA_MAX`] bytes, less 4 with revision 2.

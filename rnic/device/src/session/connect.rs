@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response};
+use rnic_ipc::control::{
+    MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response, Transport,
+};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
@@ -19,17 +21,23 @@ pub(super) struct Wanted {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) local_port: u16,
+    pub(super) transport: Transport,
     pub(super) mpa: MpaOptions,
     pub(super) private_data: Vec<u8>,
 }
 
 impl ClientSession {
-    pub(super) fn listen(&self, local: SocketAddr, backlog: u32) -> Result<Response, Refusal> {
+    pub(super) fn listen(
+        &self,
+        local: SocketAddr,
+        backlog: u32,
+        transport: Transport,
+    ) -> Result<Response, Refusal> {
         let scope = self.core().home(local.ip())?;
         let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
         // Until the PRM knows of the listener, other rules would not be for it.
         let turn = self.core().rules_turn();
-        match self.add_listener(&grant, local, scope, &turn) {
+        match self.add_listener(&grant, transport, (local, scope), &turn) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
@@ -47,8 +55,8 @@ impl ClientSession {
     fn add_listener(
         &self,
         grant: &ListenGrant,
-        local: SocketAddr,
-        scope: u32,
+        transport: Transport,
+        (local, scope): (SocketAddr, u32),
         turn: &RulesTurn<'_>,
     ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
@@ -61,6 +69,7 @@ impl ClientSession {
         let listened = core.execute(Command::Listen {
             client: self.id(),
             listener: *grant.listener(),
+            transport,
             local,
             backlog: *grant.backlog(),
             peers: core.listener_rules(turn, self.id(), local),
@@ -107,6 +116,7 @@ impl ClientSession {
         let local = reserved.local();
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),
+            transport: wanted.transport,
             local,
             remote: wanted.remote,
             path,

@@ -227,6 +227,7 @@ fn listen(session: &ClientSession, local: &str) -> Result<SocketAddr, RefusalCod
         Request::Listen {
             local: local.parse().unwrap(),
             backlog: 4,
+            transport: rnic_ipc::control::Transport::Tcp,
         },
     ) {
         Ok(Response::Listening { local, .. }) => Ok(local),

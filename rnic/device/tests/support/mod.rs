@@ -216,6 +216,7 @@ impl<'h> Client<'h> {
         let request = Request::Listen {
             local: SocketAddr::new(address, 0),
             backlog: 4,
+            transport: rnic_ipc::control::Transport::Tcp,
         };
         match self.ask(request) {
             Ok(Response::Listening { local, .. }) => local,
@@ -229,6 +230,7 @@ impl<'h> Client<'h> {
             remote,
             local: None,
             local_port: 0,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa: MpaOptions::default(),
             private_data: b"hello".to_vec(),
         })

@@ -162,6 +162,7 @@ impl Node {
         self.must(Command::Listen {
             client,
             listener: ListenerId(1),
+            transport: rnic_ipc::control::Transport::Tcp,
             local,
             backlog: 16,
             peers: PeerRules::default(),

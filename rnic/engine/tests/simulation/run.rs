@@ -86,6 +86,7 @@ impl Simulation {
         };
         let command = Command::Connect {
             qp,
+            transport: rnic_ipc::control::Transport::Tcp,
             local,
             remote: self.nodes[to].address,
             path,

@@ -112,6 +112,7 @@ impl Host {
         let local = SocketAddr::new(self.from.unwrap_or(remote.ip()), port);
         let connect = Command::Connect {
             qp,
+            transport: rnic_ipc::control::Transport::Tcp,
             local,
             remote,
             path: Path::loopback(self.side.mtu),

@@ -301,6 +301,7 @@ impl<P: Port> Side<P> {
         let command = Command::Listen {
             client: CLIENT,
             listener: LISTENER,
+            transport: rnic_ipc::control::Transport::Tcp,
             local,
             backlog,
             peers,
@@ -333,6 +334,7 @@ impl<P: Port> Side<P> {
         self.shard.execute(
             Command::Connect {
                 qp,
+                transport: rnic_ipc::control::Transport::Tcp,
                 local,
                 remote,
                 path,

@@ -304,7 +304,7 @@ fn unlisten_resets_what_waits_and_releases_the_port() {
         .iter()
         .filter(|event| matches!(event, ShardEvent::RequestGone { .. }));
     assert_eq!(gone.count(), 1);
-    let released = |e: &ShardEvent| matches!(e, ShardEvent::Released { local } if local.port() == crate::world::PORT);
+    let released = |e: &ShardEvent| matches!(e, ShardEvent::Released { local, .. } if local.port() == crate::world::PORT);
     assert!(world.b.events.iter().any(released));
 }
 
@@ -479,7 +479,7 @@ fn a_port_whose_time_wait_gives_way_to_a_new_connection_is_released() {
     world.connect();
     assert_eq!(world.a.counter("tcp_time_wait_evicted"), 1);
     let released =
-        |e: &ShardEvent| matches!(e, ShardEvent::Released { local } if local.port() == 40_001);
+        |e: &ShardEvent| matches!(e, ShardEvent::Released { local, .. } if local.port() == 40_001);
     assert!(world.a.events.iter().any(released));
 }
 

@@ -23,6 +23,7 @@ fn messages_arrive_whole_and_in_order() {
             remote: "198.18.0.1:80".parse().unwrap(),
             local: None,
             local_port: 0,
+            transport: crate::control::Transport::Tcp,
             mpa: Default::default(),
             private_data: vec![9; PRIVATE_DATA_MAX],
         },

@@ -173,6 +173,7 @@ fn requests() -> Vec<Request> {
         Request::Listen {
             local: SocketAddr::new(V4, 2),
             backlog: 3,
+            transport: rnic_ipc::control::Transport::Tcp,
         },
         Request::Unlisten {
             listener: ListenerId(1),
@@ -182,6 +183,7 @@ fn requests() -> Vec<Request> {
             remote: SocketAddr::new(V6, 2),
             local: Some(V4),
             local_port: 3,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa: MPA,
             private_data: vec![7, 8],
         },

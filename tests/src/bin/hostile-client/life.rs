@@ -153,7 +153,14 @@ impl<'a> Life<'a> {
         furnish(&mut peer, &mut self.chance);
         let port = self.address.port() + self.chance.below(8) as u16;
         let local = (self.address.ip(), port).into();
-        own.ask(&Request::Listen { local, backlog: 4 }, &[]);
+        own.ask(
+            &Request::Listen {
+                local,
+                backlog: 4,
+                transport: rnic_ipc::control::Transport::Tcp,
+            },
+            &[],
+        );
         let qp = QpNum(*peer.qps.first()?);
         let mpa = MpaOptions::default();
         let private_data = Vec::new();
@@ -162,6 +169,7 @@ impl<'a> Life<'a> {
             remote: local,
             local: None,
             local_port: 0,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa,
             private_data: private_data.clone(),
         };

@@ -96,6 +96,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
         18 => Request::Listen {
             local: local(chance, address),
             backlog: chance.odd32(),
+            transport: rnic_ipc::control::Transport::Tcp,
         },
         19 => Request::Unlisten { listener },
         20 => Request::Connect {
@@ -103,6 +104,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             remote: local(chance, address),
             local: None,
             local_port: chance.odd32() as u16,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa: mpa(chance),
             private_data: chance.bytes(600),
         },

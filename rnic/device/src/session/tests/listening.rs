@@ -62,6 +62,7 @@ fn a_closed_listeners_port_is_free_again() {
             Request::Listen {
                 local: LOCALHOST.parse().unwrap(),
                 backlog: 4,
+                transport: rnic_ipc::control::Transport::Tcp,
             },
         );
         let Ok(Response::Listening { listener, local }) = reply else {
@@ -97,6 +98,7 @@ fn connect_from(
             remote: remote.parse().unwrap(),
             local: local.map(|local| local.parse().unwrap()),
             local_port,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa: MpaOptions::default(),
             private_data: Vec::new(),
         },
@@ -174,6 +176,7 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
                 remote,
                 local: None,
                 local_port: 0,
+                transport: rnic_ipc::control::Transport::Tcp,
                 mpa,
                 private_data,
             },

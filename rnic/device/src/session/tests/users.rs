@@ -95,6 +95,7 @@ fn ports_and_connections_are_bounded_by_user() {
             remote: "198.18.7.2:7471".parse().unwrap(),
             local: None,
             local_port: 0,
+            transport: rnic_ipc::control::Transport::Tcp,
             mpa: rnic_ipc::control::MpaOptions::default(),
             private_data: Vec::new(),
         };

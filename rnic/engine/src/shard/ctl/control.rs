@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpAttributes};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpAttributes, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
 use rnic_net::{Path, PeerRules, ReassemblyCounters};
@@ -132,16 +132,18 @@ impl Ctl {
             Command::Listen {
                 client,
                 listener,
+                transport,
                 local,
                 backlog,
                 peers,
             } => {
-                self.listen(dp, client, (listener, local, peers), backlog)?;
+                self.listen(dp, client, (listener, transport, local, peers), backlog)?;
             }
             Command::SetPeerRules { listener, peers } => self.set_peer_rules(listener, peers)?,
             Command::Unlisten { listener } => self.unlisten(dp, tx, listener)?,
             Command::Connect {
                 qp,
+                transport,
                 local,
                 remote,
                 path,
@@ -151,7 +153,8 @@ impl Ctl {
             } => {
                 let tuple = FourTuple::new(local, remote);
                 let port = dp.first_port(&path, internal_link)?;
-                self.connect(dp, tx, qp, (tuple, path, port), &mpa, &private_data)?;
+                let way = (tuple, path, port);
+                self.connect(dp, tx, (qp, transport), way, &mpa, &private_data)?;
             }
             Command::Accept {
                 request,
@@ -257,9 +260,12 @@ impl Ctl {
         &mut self,
         dp: &mut Datapath<P>,
         client: ClientId,
-        (listener, local, peers): (ListenerId, SocketAddr, PeerRules),
+        (listener, transport, local, peers): (ListenerId, Transport, SocketAddr, PeerRules),
         backlog: u32,
     ) -> Result<(), CommandError> {
+        if transport == Transport::Sctp {
+            return Err(invalid("SCTP is not there yet"));
+        }
         limit(
             "listeners",
             self.listeners.len(),
@@ -315,11 +321,14 @@ impl Ctl {
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
-        num: QpNum,
+        (num, transport): (QpNum, Transport),
         (tuple, path, port): (FourTuple, Path, usize),
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
+        if transport == Transport::Sctp {
+            return Err(invalid("SCTP is not there yet"));
+        }
         dp.check_mtu(&path, port, tuple.remote.addr)?;
         let mpa = &loopback::mpa_over(port, mpa);
         let initiator = |markers| {

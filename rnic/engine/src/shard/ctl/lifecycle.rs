@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event};
+use rnic_ipc::control::{DisconnectReason, Event, Transport};
 use rnic_ipc::id::{ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::TerminateError;
@@ -375,8 +375,10 @@ impl Ctl {
     pub(in crate::shard) fn release<P: Port>(&mut self, dp: &mut Datapath<P>, local: Endpoint) {
         let address = local.into();
         if !self.listening.contains_key(&address) && dp.stack.connections_at(local) == 0 {
-            self.events
-                .push_back(ShardEvent::Released { local: address });
+            self.events.push_back(ShardEvent::Released {
+                transport: Transport::Tcp,
+                local: address,
+            });
         }
     }
 }
