@@ -102,11 +102,15 @@ fn threads_begin_while_reserves_are_taken_again() {
     assert!(keep_reserves());
     let (stop, is_stopped) = std::sync::mpsc::channel::<()>();
     let empty = Err(std::sync::mpsc::TryRecvError::Empty);
+    let (begins, has_begun) = std::sync::mpsc::channel();
     let taker = std::thread::spawn(move || {
+        begins.send(()).unwrap();
         while is_stopped.try_recv() == empty {
             keep_reserves();
         }
     });
+    // Before any limit: std ends the process when a thread of its own finds no memory to begin with.
+    has_begun.recv().unwrap();
     for step in 1..=500 {
         assert!(keep_reserves());
         // A size of its own, for which glibc keeps no stack. Without the reserve there is room for it, and
