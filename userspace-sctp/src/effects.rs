@@ -87,6 +87,10 @@ impl Answers {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// `false` when there is no room.
     fn push(&mut self, ends: Ends, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         let Some(at) = self.vacant.pop() else {

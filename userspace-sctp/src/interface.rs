@@ -18,6 +18,11 @@ impl AssocId {
     pub const fn index(self) -> usize {
         self.index as usize
     }
+
+    /// Tells it from those that had its place before.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
 }
 
 /// Both ends of an association, each an address and a port.

@@ -249,6 +249,27 @@ impl<B: AsRef<[u8]>> Stack<B> {
         None
     }
 
+    /// Whether [`Stack::poll_transmit`] may have a packet.
+    #[inline]
+    pub fn wants_transmit(&self) -> bool {
+        self.ready.first().is_some() || !self.effects.answers.is_empty()
+    }
+
+    /// The association of these ends.
+    pub fn find(&self, ends: &Ends) -> Option<AssocId> {
+        self.associations.find(ends)
+    }
+
+    /// Its path takes IP packets of at most so many bytes, from here on.
+    pub fn limit_mtu(&mut self, now: Instant, id: AssocId, mtu: usize) {
+        if let Some(association) = self.associations.get(id) {
+            let packet_max = packet_max(mtu, association.ends().remote.ip());
+            self.change(now, id, |association, env| {
+                association.shrink_packets(env, packet_max);
+            });
+        }
+    }
+
     /// When [`Stack::advance`] has to be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()

@@ -362,5 +362,6 @@ fn shard_limits(limits: &Limits) -> ShardLimits {
         listeners: device.listeners as usize,
         // Those in TIME-WAIT and those that wait for an answer come on top.
         connections: 2 * device.queue_pairs as usize,
+        associations: device.queue_pairs as usize,
     }
 }

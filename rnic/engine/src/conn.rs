@@ -1,5 +1,5 @@
-//! A connection as the shard sees it: the TCP connection, the path to the peer, and received data that is not consumed
-//! yet. And the phase of its life (RFC 5044 section 7, RFC 5040 section 6).
+//! A connection as the shard sees it: the TCP connection or the DDP Stream Session, the path to the peer, and received
+//! data that is not consumed yet. And the phase of its life (RFC 5044 section 7, RFC 5043 section 6, RFC 5040 section 6).
 
 mod bounce;
 mod early;
@@ -28,11 +28,11 @@ pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
 pub use table::KnownFlows;
 
-/// One TCP connection and what it is for, in whole cache lines.
+/// One TCP connection or DDP Stream Session and what it is for, in whole cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Conn {
-    /// TCP's name for it.
+    /// TCP's name for it, or that of a session, behind those that TCP has.
     pub id: ConnId,
     /// Its ends.
     pub tuple: FourTuple,
@@ -78,28 +78,49 @@ pub(crate) struct Unheard {
     pub retries: usize,
 }
 
+/// The active side of a start-up.
+#[derive(Debug)]
+pub(crate) enum Asking {
+    /// MPA's.
+    Mpa {
+        /// So far.
+        initiator: Box<Initiator>,
+        /// What to ask if the peer rejects and it may be for the Markers.
+        unmarked: Option<Box<Initiator>>,
+    },
+    /// That of a DDP Stream Session, which has it.
+    Session,
+}
+
+/// The passive side of a start-up.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// MPA's so far.
+    Mpa(Box<Responder>),
+    /// That of a DDP Stream Session, which has it.
+    Session,
+}
+
 /// The stages of a connection's life.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Active: the TCP handshake, then our MPA Request is out.
+    /// Active: the handshake of TCP or SCTP, then our MPA Request or DDP Stream Session Initiate is out.
     Requesting {
         /// The queue pair that connects.
         qp: QpNum,
         /// The start-up so far.
-        initiator: Box<Initiator>,
+        asking: Asking,
         /// When we were told to open it.
         opened: Instant,
-        /// What to ask if the peer rejects and it may be for the Markers.
-        unmarked: Option<Box<Initiator>>,
     },
     /// Passive: the TCP handshake isn't complete.
     HalfOpen,
-    /// Passive: the MPA Request is awaited.
+    /// Passive: the MPA Request or the Initiate is awaited.
     AwaitRequest {
         /// Who listens.
         listener: ListenerId,
         /// The start-up so far.
-        responder: Box<Responder>,
+        asked: Asked,
         /// When the whole Request must have come.
         whole_by: Instant,
     },
@@ -110,7 +131,7 @@ pub(crate) enum Phase {
         /// The request's name.
         request: ConnRequestId,
         /// The start-up so far.
-        responder: Box<Responder>,
+        asked: Asked,
     },
     /// Full Operation: FPDUs.
     Rdma {
@@ -168,7 +189,7 @@ impl Conn {
         self.path.headers_len(self.tuple.remote.addr) + TCP_HEADER + options
     }
 
-    /// MPA Request or Reply are what it waits for, and then for us: nothing longer may come.
+    /// An MPA Request or Reply, or a session's, is what it waits for, and then for us: nothing longer may come.
     pub fn is_starting(&self) -> bool {
         matches!(
             self.phase,

@@ -90,7 +90,7 @@ const UNUSABLE: [(DropReason, &str); 7] = [
     (DropReason::NotIp, "rx_not_ip"),
     (DropReason::IpHeader, "rx_bad_ip_header"),
     (DropReason::IpChecksum, "rx_bad_ip_checksum"),
-    (DropReason::NotTcp, "rx_not_tcp"),
+    (DropReason::OtherProtocol, "rx_other_protocol"),
     (DropReason::GroupAddress, "rx_group_address"),
     (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
 ];

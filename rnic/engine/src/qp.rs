@@ -391,7 +391,24 @@ impl Qp {
         self.take_fpdu(ctx, &Gather::new(rest).tail(skip)?, false)
     }
 
-    /// What it sends does not leave this process's memory: its payload is summed only for a CRC.
+    /// Receives the next DDP Segment of an LLP that keeps segments whole, and has verified it.
+    #[inline]
+    pub(crate) fn receive_segment<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        segment: &impl Bytes<'a>,
+    ) {
+        if self.is_receiving() {
+            self.receive_ulpdu(ctx, segment);
+        }
+    }
+
+    /// The peer may be sent FPDUs, whichever side it is: only MPA has a responder wait.
+    pub(crate) fn allow_sending(&mut self) {
+        self.send.allow();
+    }
+
+    /// Nobody looks at the Internet checksum of what it sends: its payload is summed only for a CRC.
     pub(crate) fn skip_checks(&mut self) {
         self.checks = self.crc;
     }

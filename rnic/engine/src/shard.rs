@@ -19,12 +19,14 @@ mod config;
 mod ctl;
 mod datapath;
 mod immediate;
+mod llp;
 mod loopback;
 mod media;
 #[cfg(test)]
 mod names;
 mod receive;
 mod rx;
+mod sctp;
 mod tx;
 
 use std::os::fd::BorrowedFd;
@@ -190,6 +192,7 @@ impl<P: Port> Shard<P> {
         let idle = self.tx.is_idle();
         let left = self.rx.deferred().is_waiting()
             || self.dp.stack.wants_transmit()
+            || self.dp.sctp.stack.wants_transmit()
             || self.dp.tables.have_news();
         if waits || !idle || left {
             return None;
@@ -228,6 +231,7 @@ impl<P: Port> Shard<P> {
         let link = (self.tx.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
         [
             self.dp.stack.next_deadline(),
+            self.dp.sctp.stack.next_deadline(),
             self.ctl.deadlines.next(),
             link,
         ]

@@ -1,14 +1,15 @@
-//! Headers of a TCP segment, and those before it.
+//! Headers of a TCP segment, and those before it or before an SCTP packet.
 
 use std::net::IpAddr;
 
 use userspace_net::checksum::{self, PartialSum};
 use userspace_net::{Ecn, FourTuple};
 use userspace_tcp::TcpHeader;
-use userspace_tcp::segment::{CHECKSUM_OFFSET, PROTOCOL_TCP};
+use userspace_tcp::segment::CHECKSUM_OFFSET;
 
 use super::{
-    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, Path, VLAN_TAG,
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, Path, Protocol,
+    VLAN_TAG,
 };
 
 /// The payload of a segment whose headers are to be written: it lies behind them already.
@@ -34,31 +35,38 @@ pub fn write_segment(
     let (source, destination) = (tuple.local.addr, tuple.remote.addr);
     let tcp_len = header.header_len();
     let segment_len = tcp_len + payload.len;
-    let before = emit(path, source, destination, ecn, segment_len, out)?;
+    let protocol = Protocol::Tcp;
+    let before = emit(
+        path,
+        (source, destination),
+        (protocol, segment_len),
+        ecn,
+        out,
+    )?;
     let tcp = out.get_mut(before..before + tcp_len)?;
     let (_, header_sum) = header.emit_summed(tcp);
-    let sum =
-        checksum::pseudo(source, destination, PROTOCOL_TCP, segment_len) + header_sum + payload.sum;
+    let sum = checksum::pseudo(source, destination, protocol.number(), segment_len)
+        + header_sum
+        + payload.sum;
     put(tcp, CHECKSUM_OFFSET, &checksum::fold(sum).to_be_bytes())?;
     Some(before + tcp_len)
 }
 
-/// Writes the Ethernet and IP headers in front of a TCP segment of `segment_len` bytes (header
+/// Writes the Ethernet and IP headers in front of a TCP segment or SCTP packet of `len` bytes (header
 /// and payload) to the beginning of `out`; returns how many bytes they are, [`Path::headers_len`].
 ///
 /// IPv4 goes with Don't Fragment and identification 0 (RFC 6864 section 4.1). None when `out` is
-/// too short, the segment is longer than an IP packet can be, or the two addresses are of
+/// too short, `len` is more than an IP packet can have, or the two addresses are of
 /// different families: nothing was written that may be sent.
 pub fn emit(
     path: &Path,
-    local: IpAddr,
-    remote: IpAddr,
+    (local, remote): (IpAddr, IpAddr),
+    (protocol, len): (Protocol, usize),
     ecn: Ecn,
-    segment_len: usize,
     out: &mut [u8],
 ) -> Option<usize> {
-    let len = path.headers_len(remote);
-    let out = out.get_mut(..len)?;
+    let headers = path.headers_len(remote);
+    let out = out.get_mut(..headers)?;
     let (link, ip) = match path.vlan {
         Some(tci) => {
             let (link, ip) = out.split_at_mut_checked(ETHERNET_HEADER + VLAN_TAG)?;
@@ -79,13 +87,13 @@ pub fn emit(
     put(link, at, &ethertype.to_be_bytes())?;
     match (local, remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let total = u16::try_from(IPV4_HEADER + segment_len).ok()?;
+            let total = u16::try_from(IPV4_HEADER + len).ok()?;
             let ip: &mut [u8; IPV4_HEADER] = ip.try_into().ok()?;
             let mut words = [
                 0x4500_0000 | u32::from(ecn.bits()) << 16 | u32::from(total),
                 // Identification 0, Don't Fragment, offset 0.
                 0x0000_4000,
-                u32::from(path.hop_limit) << 24 | u32::from(PROTOCOL_TCP) << 16,
+                u32::from(path.hop_limit) << 24 | u32::from(protocol.number()) << 16,
                 source.to_bits(),
                 destination.to_bits(),
             ];
@@ -96,16 +104,16 @@ pub fn emit(
             }
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let payload = u16::try_from(segment_len).ok()?;
+            let payload = u16::try_from(len).ok()?;
             put(ip, 0, &[0x60, ecn.bits() << 4, 0, 0])?;
             put(ip, 4, &payload.to_be_bytes())?;
-            put(ip, 6, &[PROTOCOL_TCP, path.hop_limit])?;
+            put(ip, 6, &[protocol.number(), path.hop_limit])?;
             put(ip, 8, &source.octets())?;
             put(ip, 24, &destination.octets())?;
         }
         _ => return None,
     }
-    Some(len)
+    Some(headers)
 }
 
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {

@@ -2,22 +2,25 @@
 
 use std::net::IpAddr;
 
+use super::Protocol;
 use super::parse::{Ip, Link};
 
-/// From where to where the TCP segment in a frame goes, or the fragment of one.
+/// From where to where the TCP segment or SCTP packet in a frame goes, or the fragment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
+    /// What it carries.
+    pub protocol: Protocol,
     /// The sender's address.
     pub source: IpAddr,
     /// The receiver's address.
     pub destination: IpAddr,
-    /// The ports of both in the same order; none in fragments behind the first, which have no TCP
-    /// header.
+    /// The ports of both in the same order; none in fragments behind the first, which have no
+    /// header of it.
     pub ports: Option<(u16, u16)>,
 }
 
-/// The flow of a frame with TCP over IPv4 or IPv6; nothing of others, and of those whose IP header
-/// is not sound. The TCP checksum is not looked at.
+/// The flow of a frame with TCP or SCTP over IPv4 or IPv6; nothing of others, and of those whose IP header
+/// is not sound. The protocol's checksum is not looked at.
 #[must_use]
 pub fn flow(frame: &[u8]) -> Option<Flow> {
     let link = Link::parse(frame).ok()?;
@@ -29,6 +32,7 @@ pub fn flow(frame: &[u8]) -> Option<Flow> {
         (u16::from_be_bytes(source), u16::from_be_bytes(destination))
     });
     Some(Flow {
+        protocol: ip.protocol,
         source: ip.source,
         destination: ip.destination,
         ports,

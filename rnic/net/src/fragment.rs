@@ -1,6 +1,6 @@
 //! One packet cut into IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5).
 //!
-//! Only for a TCP segment that became too large for its path after it was posted. The packet itself
+//! Only for a TCP segment or SCTP packet that became too large for its path after it was posted. The packet itself
 //! stays as it is: fragments are copies.
 
 use std::hash::Hasher;
@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 use userspace_net::checksum;
-use userspace_tcp::segment::PROTOCOL_TCP;
 
 use super::{
     ETHERNET_HEADER, FRAGMENT_HEADER, FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV6_HEADER,
@@ -67,7 +66,7 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Of the packet in `frame`, which [`super::write_segment`] wrote,
+    /// Of the packet in `frame`, whose headers [`super::emit`] wrote,
     /// with the Ethernet header's `link_len` bytes in front; each at most `mtu` bytes of IP. (An
     /// MTU below what any link has, 68 or 1280 bytes, counts as that.)
     ///
@@ -123,7 +122,7 @@ impl<'a> Fragments<'a> {
             out.put(&length.to_be_bytes())?;
             out.put(&[PROTOCOL_FRAGMENT])?;
             out.put(self.ip.get(7..)?)?;
-            out.put(&[PROTOCOL_TCP, 0])?;
+            out.put(&[*self.ip.get(6)?, 0])?;
             out.put(&field.to_be_bytes())?;
             out.put(&self.id.to_be_bytes())?;
         } else {

@@ -7,11 +7,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use userspace_net::{Endpoint, FourTuple, checksum};
-use userspace_tcp::segment::PROTOCOL_TCP;
 use userspace_tcp::{IcmpError, SeqNum};
 
 use super::{
     FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
+    Protocol,
 };
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ pub fn parse_icmp(packet: &[u8]) -> Option<IcmpReport> {
     };
     let quoted = message.get(ICMP_HEADER..)?;
     let ip = V4::parse(quoted)?;
-    if ip.protocol != PROTOCOL_TCP || ip.source != outer.destination || !ip.is_first {
+    if ip.protocol != Protocol::Tcp.number() || ip.source != outer.destination || !ip.is_first {
         return None;
     }
     let tcp = quoted.get(ip.header..)?;
@@ -116,7 +116,7 @@ pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
         }
         header += FRAGMENT_HEADER;
     }
-    if version >> 4 != 6 || protocol != PROTOCOL_TCP {
+    if version >> 4 != 6 || protocol != Protocol::Tcp.number() {
         return None;
     }
     let source = Ipv6Addr::from(array::<16>(quoted, 8)?);

@@ -1,7 +1,7 @@
-//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment (RFC 791, RFC 8200, IEEE 802.1Q).
+//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment or an SCTP packet (RFC 791, RFC 8200, IEEE 802.1Q).
 //!
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
-//! whole segment; after that no length is checked again. [`write_segment`] puts all headers in front
+//! whole segment; after that no length is checked again. SCTP's checksum is the SCTP stack's to verify. [`write_segment`] puts all headers in front
 //! of a payload that lies where they end, a [`HeaderTemplate`] does so for one connection's segment after
 //! segment.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
@@ -28,6 +28,7 @@ mod icmp;
 mod parse;
 mod peers;
 mod prediction;
+mod protocol;
 mod reassembly;
 mod template;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
 pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
 pub use peers::{AllowList, ListOwner, PeerRules};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};
+pub use protocol::Protocol;
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use template::{HeaderTemplate, VariableFields};
 pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
@@ -58,6 +60,8 @@ pub const IPV4_HEADER: usize = 20;
 pub const IPV6_HEADER: usize = 40;
 /// Bytes of a TCP header without options.
 pub const TCP_HEADER: usize = 20;
+/// Bytes of an SCTP packet's common header.
+pub const SCTP_HEADER: usize = 12;
 /// The most bytes of headers that are kept: Ethernet with a tag, IPv6, TCP with timestamps.
 const HEADERS_MAX: usize = 96;
 

@@ -5,25 +5,33 @@ use std::ops::Range;
 
 use userspace_net::checksum::{self, PartialSum};
 use userspace_net::{Ecn, Endpoint, FourTuple};
-use userspace_tcp::segment::PROTOCOL_TCP;
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
     FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV4_OFFSET, IPV6_HEADER, IPV6_MORE, IPV6_OFFSET,
-    PROTOCOL_FRAGMENT, Path, PathDefaults, TCP_HEADER, VLAN_TAG,
+    PROTOCOL_FRAGMENT, Path, PathDefaults, Protocol, VLAN_TAG,
 };
 
-/// What a frame with a whole TCP segment told.
+/// What a frame with a whole TCP segment or SCTP packet told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The way back: the frame's addresses exchanged, its VLAN tag, the MTU that was given.
     pub path: Path,
-    /// Where the segment was sent to, and who sent it.
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Where that was sent to, and who sent it.
     pub tuple: FourTuple,
     /// The packet's ECN field.
     pub ecn: Ecn,
-    /// The TCP segment within the frame; without the Ethernet padding behind it.
-    pub tcp: Range<usize>,
+    /// The TCP segment or SCTP packet within the frame; without the Ethernet padding behind it.
+    pub data: Range<usize>,
+}
+
+impl Received {
+    /// The TCP segment within the frame, if that is what it carries.
+    pub fn tcp(&self) -> Option<Range<usize>> {
+        (self.protocol == Protocol::Tcp).then(|| self.data.clone())
+    }
 }
 
 /// Why a frame is dropped. Each has its counter.
@@ -41,13 +49,13 @@ pub enum DropReason {
     /// The IPv4 header checksum is wrong.
     #[error("bad IPv4 header checksum")]
     IpChecksum,
-    /// A fragment of a TCP segment's packet.
+    /// A fragment of a packet with TCP or SCTP.
     #[error("fragment")]
     Fragment,
-    /// Another protocol than TCP, or one behind IPv6 extension headers other than Fragment.
-    #[error("not TCP")]
-    NotTcp,
-    /// Sent to or from an address that no TCP connection can have (RFC 1122 section 4.2.3.10).
+    /// Neither TCP nor SCTP, or behind IPv6 extension headers other than Fragment.
+    #[error("neither TCP nor SCTP")]
+    OtherProtocol,
+    /// Sent to or from an address that no connection can have (RFC 1122 section 4.2.3.10).
     #[error("group address")]
     GroupAddress,
     /// The TCP checksum is wrong.
@@ -92,21 +100,23 @@ pub fn parse_parts(
     }
     let end = ip.data.end.min(first.len());
     let segment = first.get(ip.data.start..end).ok_or(DropReason::Truncated)?;
-    if segment.len() < TCP_HEADER {
+    if segment.len() < ip.protocol.header_min() {
         return Err(DropReason::Truncated);
     }
     let rest = within(rest, ip.data.end - end);
     let right = || {
-        let sum = checksum::pseudo(ip.source, ip.destination, PROTOCOL_TCP, ip.data.len())
+        let tcp = Protocol::Tcp.number();
+        let sum = checksum::pseudo(ip.source, ip.destination, tcp, ip.data.len())
             + sum_parts(segment, rest, rnic_crc::sum);
         sum.folded() == u16::MAX
     };
-    if checksum == Checksum::Verify && !right() {
+    if ip.protocol == Protocol::Tcp && checksum == Checksum::Verify && !right() {
         return Err(DropReason::TcpChecksum);
     }
     let source_port = u16::from_be_bytes(array(segment, 0)?);
     let destination_port = u16::from_be_bytes(array(segment, 2)?);
     Ok(Received {
+        protocol: ip.protocol,
         path: Path {
             src_mac: link.destination,
             dst_mac: link.source,
@@ -119,7 +129,7 @@ pub fn parse_parts(
             remote: Endpoint::new(ip.source, source_port),
         },
         ecn: ip.ecn,
-        tcp: ip.data,
+        data: ip.data,
     })
 }
 
@@ -179,8 +189,9 @@ impl Link {
     }
 }
 
-/// What the IP headers before TCP tell.
+/// What the IP headers before TCP or SCTP tell.
 pub(crate) struct Ip {
+    pub(crate) protocol: Protocol,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) ecn: Ecn,
@@ -255,9 +266,7 @@ impl Ip {
         if total > left {
             return Err(DropReason::Truncated);
         }
-        if protocol != PROTOCOL_TCP {
-            return Err(DropReason::NotTcp);
-        }
+        let protocol = Protocol::of_number(protocol).ok_or(DropReason::OtherProtocol)?;
         let field = u16::from_be_bytes([f0, f1]) & (IPV4_MORE | IPV4_OFFSET);
         let part = Part {
             id: u16::from_be_bytes([i0, i1]).into(),
@@ -265,6 +274,7 @@ impl Ip {
             more: field & IPV4_MORE != 0,
         };
         Ok(Self {
+            protocol,
             source: Ipv4Addr::new(s0, s1, s2, s3).into(),
             destination: Ipv4Addr::new(d0, d1, d2, d3).into(),
             ecn: Ecn::from_bits(class),
@@ -296,10 +306,9 @@ impl Ip {
             // One that is all of its packet stands for itself (RFC 6946).
             part = (offset > 0 || more).then_some(Part { id, offset, more });
         }
-        if protocol != PROTOCOL_TCP {
-            return Err(DropReason::NotTcp);
-        }
+        let protocol = Protocol::of_number(protocol).ok_or(DropReason::OtherProtocol)?;
         Ok(Self {
+            protocol,
             source: Ipv6Addr::from(array::<16>(packet, 8)?).into(),
             destination: Ipv6Addr::from(array::<16>(packet, 24)?).into(),
             ecn: Ecn::from_bits(array::<1>(packet, 1)?[0] >> 4),
@@ -309,7 +318,7 @@ impl Ip {
     }
 }
 
-/// Whether no TCP endpoint can have this address.
+/// Whether no endpoint can have this address.
 fn is_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),

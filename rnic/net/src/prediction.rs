@@ -8,11 +8,12 @@
 use std::ops::Range;
 
 use userspace_net::checksum;
-use userspace_tcp::segment::PROTOCOL_TCP;
 use userspace_tcp::{Flags, SeqNum};
 
 use super::parse::{Ip, Link, array, sum_parts, within};
-use super::{ETHERNET_HEADER, HEADERS_MAX, IPV4_HEADER, IPV6_HEADER, TCP_HEADER, VLAN_TAG};
+use super::{
+    ETHERNET_HEADER, HEADERS_MAX, IPV4_HEADER, IPV6_HEADER, Protocol, TCP_HEADER, VLAN_TAG,
+};
 
 /// Headers that a segment came with.
 #[derive(Clone, Debug)]
@@ -139,7 +140,7 @@ impl HeaderPrediction {
         // The flags are summed as they come, with the header's length.
         let mut summed = bytes;
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
-        let pseudo = checksum::pseudo(found.source, found.destination, PROTOCOL_TCP, 0);
+        let pseudo = checksum::pseudo(found.source, found.destination, Protocol::Tcp.number(), 0);
         Some(Self {
             bytes,
             mask,

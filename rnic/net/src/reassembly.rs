@@ -18,7 +18,7 @@ use userspace_net::{Ecn, Instant};
 
 use super::parse::{Ip, Link, Part};
 use super::{
-    DropReason, ETHERNET_HEADER, FRAGMENT_UNIT, HOP_LIMIT, IPV4_HEADER, Path, TCP_HEADER, emit,
+    DropReason, ETHERNET_HEADER, FRAGMENT_UNIT, HOP_LIMIT, IPV4_HEADER, Path, Protocol, emit,
 };
 
 #[cfg(test)]
@@ -69,9 +69,10 @@ pub struct Reassembly {
     counters: ReassemblyCounters,
 }
 
-/// What all fragments of a packet have in common. The protocol is TCP.
+/// What all fragments of a packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    protocol: Protocol,
     id: u32,
     source: IpAddr,
     destination: IpAddr,
@@ -155,11 +156,12 @@ impl Reassembly {
         let part = ip.part.ok_or(DropReason::IpHeader)?;
         let data = frame.get(ip.data.clone()).ok_or(DropReason::Truncated)?;
         self.counters.fragments += 1;
-        if !is_possible(&part, data.len()) {
+        if !is_possible(ip.protocol, &part, data.len()) {
             self.counters.malformed += 1;
             return Ok(None);
         }
         let key = Key {
+            protocol: ip.protocol,
             id: part.id,
             source: ip.source,
             destination: ip.destination,
@@ -337,13 +339,14 @@ impl Order {
     }
 }
 
-/// Whether a sender may have made this fragment (RFC 8200 section 4.5). The first one has the TCP
-/// header, and no other begins within it (RFC 1858, RFC 3128).
-fn is_possible(part: &Part, len: usize) -> bool {
+/// Whether a sender may have made this fragment (RFC 8200 section 4.5). The first one has the
+/// protocol's header, and no other begins within it (RFC 1858, RFC 3128).
+fn is_possible(protocol: Protocol, part: &Part, len: usize) -> bool {
+    let header = protocol.header_min();
     let header_whole = if part.offset == 0 {
-        len >= TCP_HEADER
+        len >= header
     } else {
-        part.offset >= TCP_HEADER
+        part.offset >= header
     };
     header_whole
         && len > 0
@@ -455,7 +458,13 @@ impl Slot {
     fn write(&self, key: &Key, ecn: Ecn, out: &mut [u8]) -> Option<usize> {
         let data = self.data.get(..self.total?)?;
         let path = self.first?.path;
-        let headers = emit(&path, key.source, key.destination, ecn, data.len(), out)?;
+        let headers = emit(
+            &path,
+            (key.source, key.destination),
+            (key.protocol, data.len()),
+            ecn,
+            out,
+        )?;
         let len = headers + data.len();
         out.get_mut(headers..len)?.copy_from_slice(data);
         Some(len)

@@ -5,10 +5,9 @@
 
 use userspace_net::checksum::{self, PartialSum};
 use userspace_net::{Ecn, FourTuple};
-use userspace_tcp::segment::PROTOCOL_TCP;
 use userspace_tcp::{Flags, Options, SeqNum, TcpHeader, Timestamps};
 
-use super::{HEADERS_MAX, IPV4_HEADER, Path, Payload, TCP_HEADER, write_segment};
+use super::{HEADERS_MAX, IPV4_HEADER, Path, Payload, Protocol, TCP_HEADER, write_segment};
 
 /// Half of it: two stretches of this length, from both ends, are all of any headers.
 const HALF: usize = HEADERS_MAX / 2;
@@ -99,7 +98,12 @@ impl HeaderTemplate {
         summed.get_mut(tcp..tcp + 4)?.fill(0);
         summed.get_mut(tcp + 12..tcp + 14)?.fill(0);
         summed.get_mut(tcp + 16..tcp + 18)?.fill(0);
-        let pseudo = checksum::pseudo(tuple.local.addr, tuple.remote.addr, PROTOCOL_TCP, 0);
+        let pseudo = checksum::pseudo(
+            tuple.local.addr,
+            tuple.remote.addr,
+            Protocol::Tcp.number(),
+            0,
+        );
         let written = bytes.get(..len)?;
         let mut template = Self {
             first: *written.first_chunk()?,

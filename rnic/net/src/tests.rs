@@ -69,7 +69,7 @@ fn what_is_emitted_parses_and_leads_back() {
                     hop_limit: 64,
                 }
             );
-            assert!(frame[received.tcp].ends_with(b"hello"));
+            assert!(frame[received.data].ends_with(b"hello"));
         }
     }
 }
@@ -149,7 +149,7 @@ fn ethernet_padding_is_no_part_of_the_segment() {
     let end = frame.len();
     frame.resize(64, 0);
     assert_eq!(
-        parse(&frame, &PathDefaults::new(1500)).unwrap().tcp.end,
+        parse(&frame, &PathDefaults::new(1500)).unwrap().data.end,
         end
     );
 }
@@ -222,7 +222,7 @@ fn other_protocols_are_not_ours() {
     udp[20] = 17;
     assert_eq!(
         parse(&udp, &PathDefaults::new(1500)),
-        Err(DropReason::NotTcp)
+        Err(DropReason::OtherProtocol)
     );
 }
 
@@ -230,9 +230,10 @@ fn other_protocols_are_not_ours() {
 fn emit_refuses_what_no_ip_packet_can_be() {
     let mut out = [0; 64];
     let mut try_emit = |tuple: FourTuple, segment_len, room: usize| {
-        let (local, remote) = (tuple.local.addr, tuple.remote.addr);
+        let ends = (tuple.local.addr, tuple.remote.addr);
         let out = &mut out[..room];
-        emit(&path(None), local, remote, Ecn::NotEct, segment_len, out)
+        let what = (Protocol::Tcp, segment_len);
+        emit(&path(None), ends, what, Ecn::NotEct, out)
     };
     assert_eq!(try_emit(tuple(false), 20, 34), Some(34));
     assert_eq!(try_emit(tuple(false), 65_535, 64), None);
@@ -240,4 +241,43 @@ fn emit_refuses_what_no_ip_packet_can_be() {
     let mut mixed = tuple(false);
     mixed.local = tuple(true).local;
     assert_eq!(try_emit(mixed, 20, 64), None);
+}
+
+#[test]
+fn an_sctp_packet_is_told_from_a_segment_and_its_checksum_left_to_sctp() {
+    for v6 in [false, true] {
+        let tuple = tuple(v6);
+        let packet: Vec<u8> = [
+            tuple.local.port.to_be_bytes(),
+            tuple.remote.port.to_be_bytes(),
+        ]
+        .concat()
+        .into_iter()
+        .chain([0; 8])
+        .collect();
+        let path = path(Some(7));
+        let mut frame = vec![0; path.headers_len(tuple.remote.addr)];
+        let what = (Protocol::Sctp, packet.len());
+        let ends = (tuple.local.addr, tuple.remote.addr);
+        emit(&path, ends, what, Ecn::NotEct, &mut frame).unwrap();
+        frame.extend(&packet);
+        let received = parse(&frame, &PathDefaults::new(1500)).unwrap();
+        assert_eq!(received.protocol, Protocol::Sctp);
+        assert_eq!(received.tuple, FourTuple::new(tuple.remote, tuple.local));
+        assert_eq!(frame[received.data], packet);
+        let flow = flow(&frame).unwrap();
+        assert_eq!(flow.protocol, Protocol::Sctp);
+        assert_eq!(flow.ports, Some((tuple.local.port, tuple.remote.port)));
+        // One byte less is no SCTP packet.
+        let at = if v6 { 18 + 5 } else { 18 + 3 };
+        frame[at] -= 1;
+        frame.pop();
+        let error = parse(&frame, &PathDefaults::new(1500));
+        let expected = if v6 {
+            DropReason::Truncated
+        } else {
+            DropReason::IpChecksum
+        };
+        assert_eq!(error, Err(expected));
+    }
 }

@@ -144,8 +144,10 @@ impl World {
     pub(crate) fn receive(&mut self, datagram: &[u8]) {
         let path = self.settings.path;
         let frame = packets::frame(&path, datagram);
-        if let Ok(parsed) = rnic_net::parse(&frame, &PathDefaults::new(path.mtu)) {
-            if let Ok(segment) = Segment::parse(&frame[parsed.tcp.clone()]) {
+        if let Ok(parsed) = rnic_net::parse(&frame, &PathDefaults::new(path.mtu))
+            && let Some(tcp) = parsed.tcp()
+        {
+            if let Ok(segment) = Segment::parse(&frame[tcp]) {
                 self.receive_segment(parsed.tuple, &segment.with_ecn(parsed.ecn));
             }
         } else if let Some(report) = packets::icmp(datagram) {

@@ -163,7 +163,7 @@ impl Bench {
         let mut frame = [&PATH.src_mac[..], &PATH.dst_mac, &[0x08, 0x00]].concat();
         frame.extend_from_slice(&room[..len]);
         let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).expect("a sound packet");
-        let segment = Segment::parse(&frame[parsed.tcp]).unwrap();
+        let segment = Segment::parse(&frame[parsed.data]).unwrap();
         let flags = segment.header.flags;
         let phantom = u32::from(flags.syn()) + u32::from(flags.fin());
         let next = segment.header.seq.0 + segment.payload.len() as u32 + phantom;

@@ -121,7 +121,7 @@ impl Tcp {
         parsed: &rnic_net::Received,
     ) {
         let bytes = frames.umem.bytes(&frame);
-        let tcp = bytes.get(parsed.tcp.clone()).unwrap_or(&[]);
+        let tcp = parsed.tcp().and_then(|tcp| bytes.get(tcp)).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             frames.pool.free(frame);
             return;
@@ -138,7 +138,7 @@ impl Tcp {
             self.owing = info.is_some_and(|info| info.queued_segments > 0);
         }
         let received = self.stack.receive(now, parsed.tuple, &segment, options);
-        let payload_at = parsed.tcp.end - segment.payload.len();
+        let payload_at = parsed.data.end - segment.payload.len();
         self.take_events(frames, paths);
         if received.conn.is_some() && received.conn == self.conn {
             self.reader.arrived(frames, frame, payload_at, &received);

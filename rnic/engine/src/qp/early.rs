@@ -134,7 +134,19 @@ impl Qp {
         layout: &Layout,
     ) -> Option<[u8; DDP_HEADER_MAX]> {
         let ulpdu = fpdu::verify(fpdu, layout, self.crc).ok()?;
-        let early = self.stream.as_ref()?.early(&ulpdu)?;
+        self.place_segment_early(ctx, &ulpdu)
+    }
+
+    /// Places a DDP Segment that is out of order and verified, and gives its header; none when it can't be
+    /// placed now.
+    pub(crate) fn place_segment_early<'a>(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        ulpdu: &impl Bytes<'a>,
+    ) -> Option<[u8; DDP_HEADER_MAX]> {
+        let receiving = self.is_receiving();
+        let stream = self.stream.as_ref().filter(|_| receiving)?;
+        let early = stream.early(ulpdu)?;
         let mut header = [0; DDP_HEADER_MAX];
         let known = header.len().min(ulpdu.len());
         ulpdu.copy_to(0, &mut header[..known])?;

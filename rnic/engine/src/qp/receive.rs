@@ -64,7 +64,7 @@ impl Qp {
 
     /// Takes in the ULPDU of a verified FPDU.
     #[inline(always)]
-    fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Bytes<'a>) {
+    pub(super) fn receive_ulpdu<'a>(&mut self, ctx: &mut QpContext<'_>, ulpdu: &impl Bytes<'a>) {
         ctx.counters.fpdus_received += 1;
         self.send.allow();
         let Some(stream) = self.stream.as_mut() else {

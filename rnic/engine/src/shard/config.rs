@@ -80,6 +80,8 @@ pub struct ShardLimits {
     pub listeners: usize,
     /// TCP connections, those in MPA start-up and TIME-WAIT included.
     pub connections: usize,
+    /// SCTP associations, each with a DDP Stream Session.
+    pub associations: usize,
 }
 
 impl Default for ShardLimits {
@@ -92,6 +94,14 @@ impl Default for ShardLimits {
             queue_pairs: 4096,
             listeners: 256,
             connections: 4096,
+            associations: 1024,
         }
+    }
+}
+
+impl ShardLimits {
+    /// Places in the tables by connection: first those of TCP's, then those of the sessions over associations.
+    pub(super) fn all_connections(&self) -> usize {
+        self.connections + self.associations
     }
 }

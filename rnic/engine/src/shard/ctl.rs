@@ -2,7 +2,7 @@
 //!
 //! - commands ([`control`]);
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
-//!   [`peer_timeout`] and [`deadlines`]);
+//!   [`peer_timeout`] and [`deadlines`]), and what DDP Stream Sessions have of their own ([`session`]);
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
@@ -25,6 +25,7 @@ pub(super) mod path;
 pub(super) mod peer_rules;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
+pub(super) mod session;
 pub(super) mod startup;
 pub(super) mod timers;
 pub(super) mod unowned;
@@ -33,6 +34,7 @@ pub(super) mod update;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use rnic_ipc::control::Transport;
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::PeerRules;
@@ -56,7 +58,7 @@ const EVENTS: usize = 64;
 pub(super) struct Ctl {
     pub clients: Vec<Client>,
     listeners: IdMap<u32, Listener>,
-    listening: HashMap<SocketAddr, ListenerId>,
+    listening: HashMap<(Transport, SocketAddr), ListenerId>,
     /// Requests that wait for the application's answer.
     requests: IdMap<u32, ConnId>,
     next_request: u32,
@@ -67,8 +69,8 @@ pub(super) struct Ctl {
     guesses: Guesses,
     /// Peers that may not connect.
     refused_peers: RefusedPeers,
-    /// Connections that only their peers have.
-    unowned: Unowned,
+    /// Connections that only their peers have, over TCP and over SCTP.
+    unowned: [Unowned; 2],
     /// From the command to connect to RDMA mode.
     connect_times: Histogram,
     /// TCP's events that wait until the bytes before them are delivered; empty between polls.
@@ -88,6 +90,7 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub(super) struct Listener {
     client: ClientId,
+    transport: Transport,
     local: SocketAddr,
     backlog: Backlog,
     peers: PeerRules,
@@ -101,11 +104,11 @@ impl Ctl {
             listening: HashMap::new(),
             requests: IdMap::default(),
             next_request: 0,
-            deadlines: Deadlines::new(limits.connections),
+            deadlines: Deadlines::new(limits.all_connections()),
             events: VecDeque::with_capacity(EVENTS),
             guesses: Guesses::new(),
             refused_peers: RefusedPeers::default(),
-            unowned: Unowned::new(limits.connections),
+            unowned: [limits.connections, limits.associations].map(Unowned::new),
             connect_times: Histogram::default(),
             endings: VecDeque::new(),
             faults_seen: 0,

@@ -1,4 +1,4 @@
-//! What all sides of a shard borrow: ports and frames, TCP, connections, queue pairs and what these work
+//! What all sides of a shard borrow: ports and frames, TCP and SCTP, connections, queue pairs and what these work
 //! with, counters, captures, the time.
 //!
 //! It decides nothing, and knows neither of the sides that use it ([`super::rx`], [`super::tx`],
@@ -14,6 +14,7 @@ use userspace_tcp::{ConnId, SegmentId, Stack};
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;
 use super::loopback::Loopback;
+use super::sctp::{ChunkFrame, Sctp};
 use crate::capture::Captures;
 use crate::command::Timeouts;
 use crate::conn::{ConnTable, Frames, ParkedFrames};
@@ -35,7 +36,9 @@ pub(super) struct Datapath<P> {
     /// One port more: this host's own addresses.
     pub loopback: Loopback,
     pub frames: Frames,
+    /// TCP.
     pub stack: Stack<Frame>,
+    pub sctp: Sctp,
     pub conns: ConnTable,
     pub qps: SlotTable<Box<QpSlot>>,
     pub served: ConnQpMap,
@@ -98,9 +101,10 @@ impl<P: Port> Datapath<P> {
         tcp.fin_alone = true;
         Self {
             stack: Stack::new(tcp, config.secret, now),
+            sctp: Sctp::new(&config, now),
             conns: ConnTable::new(limits.connections),
             qps: SlotTable::new(limits.queue_pairs),
-            served: ConnQpMap::new(limits.connections),
+            served: ConnQpMap::new(limits.all_connections()),
             pending_updates: VecDeque::with_capacity(limits.queue_pairs),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
@@ -170,6 +174,21 @@ impl<P: Port> Datapath<P> {
         while let Some(frame) = self.stack.poll_released() {
             self.frames.pool.free(frame);
         }
+        while let Some(chunk) = self.sctp.stack.poll_released() {
+            self.chunk_released(chunk);
+        }
+    }
+
+    /// The same of a chunk; its session is told.
+    #[inline(never)]
+    fn chunk_released(&mut self, chunk: ChunkFrame) {
+        let ChunkFrame { frame, session, .. } = chunk;
+        let sessions = &mut self.sctp.sessions;
+        if let Some(of) = sessions.get_mut(session) {
+            of.acknowledged(frame.len());
+        }
+        sessions.hear(session);
+        self.frames.pool.free(frame);
     }
 
     /// A frame that the link is done with, or did not take.

@@ -4,13 +4,14 @@
 //! segments of one flow are merged ([`gro`]). Then TCP and the upper layer process them ([`deliver`]): in
 //! place when they are in order, otherwise parked ([`reorder`]). Consecutive Writes are verified and placed
 //! one by one before any of that ([`bulk_write`]). Work that a reply need not wait for is done after the
-//! reply ([`deferred`]).
+//! reply ([`deferred`]). SCTP has its own way ([`packets`]).
 
 mod bulk_write;
 mod classify;
 mod deferred;
 mod deliver;
 mod gro;
+mod packets;
 mod reorder;
 
 use rnic_net::ReassemblyCounters;
@@ -21,7 +22,7 @@ use super::ctl::Ctl;
 use super::datapath::Datapath;
 use super::tx::Tx;
 use crate::prefetch::{fetch_first, fetch_line};
-use classify::{Classifier, Predicted};
+use classify::{Arrived, Classifier, Predicted};
 use deferred::DeferredRx;
 use deliver::Delivery;
 pub(super) use deliver::{LateClock, RxContext};
@@ -158,8 +159,12 @@ impl Rx {
             let segment = RxSegment::new(packet, &says.payload, crc_verified);
             return self.merge(context, Headers::Predicted(id, &says), segment);
         }
-        if let Some((mut head, segment)) = self.classifier.parse(context.dp, packet, context.port) {
-            self.merge(context, Headers::Parsed(&mut head), segment);
+        match self.classifier.parse(context.dp, packet, context.port) {
+            Some(Arrived::Segment(mut head, segment)) => {
+                self.merge(context, Headers::Parsed(&mut head), segment);
+            }
+            Some(Arrived::Packet(received, packet)) => context.receive_packet(packet, &received),
+            None => {}
         }
     }
 

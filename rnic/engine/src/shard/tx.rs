@@ -6,7 +6,7 @@
 //! once ([`immediate`]).
 //!
 //! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
-//! ([`link`]). Segments that became too large for their path are sent as [`fragments`].
+//! ([`link`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
 
 pub(super) mod drr_scheduler;
 pub(super) mod fragments;
@@ -14,12 +14,13 @@ pub(super) mod header_cache;
 pub(super) mod immediate;
 pub(super) mod link;
 pub(super) mod macroflow;
+mod packets;
 mod prefetch;
 pub(super) mod produce;
 pub(super) mod quantum;
 mod transmit;
 
-use rnic_net::Identification;
+use rnic_net::{ETHERNET_HEADER, IPV4_HEADER, Identification};
 use rnic_xsk::FramePool;
 
 use super::datapath::Datapath;
@@ -44,6 +45,8 @@ pub(super) struct Tx {
     pub link: Link,
     /// Of the connection whose burst was the last; none before.
     headers: Option<Headers>,
+    /// Bytes of the headers in front of SCTP's last packet.
+    packet_headers: usize,
     /// Of packets that are sent in fragments.
     identification: Identification,
     reserve: Reserve,
@@ -68,11 +71,12 @@ impl Tx {
             _ => pool.available_for(umem.frame_capacity()),
         };
         Self {
-            scheduler: DrrScheduler::new(limits.clients, limits.connections),
+            scheduler: DrrScheduler::new(limits.clients, limits.all_connections()),
             macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
             link: Link::new(umem.frames(), dp.ports.len()),
             headers: None,
+            packet_headers: ETHERNET_HEADER + IPV4_HEADER,
             identification: Identification::new(config.secret),
             reserve: Reserve {
                 single: config.receive_reserve,

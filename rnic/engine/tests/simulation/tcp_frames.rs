@@ -30,7 +30,7 @@ const MTU_MAX: u32 = 9000;
 
 fn parts(frame: &[u8]) -> Option<Parts> {
     let found = rnic_net::parse(frame, &PathDefaults::new(MTU_MAX)).ok()?;
-    let segment = Segment::parse(&frame[found.tcp.clone()]).ok()?;
+    let segment = Segment::parse(&frame[found.tcp()?]).ok()?;
     let plain = segment.header.flags.contains(Flags::ACK)
         && !segment.header.flags.contains(Flags::SYN)
         && !segment.header.flags.contains(Flags::RST)
@@ -44,7 +44,7 @@ fn parts(frame: &[u8]) -> Option<Parts> {
         },
         tuple: FourTuple::new(found.tuple.remote, found.tuple.local),
         ecn: found.ecn,
-        payload_at: found.tcp.end - segment.payload.len(),
+        payload_at: found.data.end - segment.payload.len(),
         header: segment.header,
     })
 }

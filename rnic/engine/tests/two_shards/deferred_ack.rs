@@ -30,7 +30,7 @@ fn only_frame(side: &Side, frame: &mut Vec<u8>) -> Said {
     assert!(wire.take(frame), "nothing was sent");
     assert!(!wire.take(&mut Vec::new()), "one frame is enough");
     let parsed = parse(frame, &PathDefaults::new(1500)).unwrap();
-    let segment = Segment::parse(&frame[parsed.tcp]).unwrap();
+    let segment = Segment::parse(&frame[parsed.data]).unwrap();
     Said {
         len: u32::try_from(segment.payload.len()).unwrap(),
         seq: segment.header.seq.0,

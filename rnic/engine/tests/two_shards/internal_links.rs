@@ -358,7 +358,7 @@ fn an_icmp_error_changes_nothing_of_a_connection_over_an_internal_link() {
         .pop()
         .expect("a segment is under way");
     let parsed = rnic_net::parse(&sent, &PathDefaults::new(1500)).unwrap();
-    let header = Segment::parse(&sent[parsed.tcp]).unwrap().header;
+    let header = Segment::parse(&sent[parsed.data]).unwrap().header;
     let own = SocketAddr::new(side.address.ip(), header.source_port);
     let report = IcmpReport {
         tuple: FourTuple::new(own, host.sides[1].address),

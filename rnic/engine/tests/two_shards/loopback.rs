@@ -394,7 +394,7 @@ fn an_icmp_error_changes_nothing_of_a_loopback_connection() {
         .expect("a segment is under way");
     let (_, sent) = sent;
     let parsed = rnic_net::parse(&sent, &PathDefaults::new(1500)).unwrap();
-    let segment = Segment::parse(&sent[parsed.tcp]).unwrap();
+    let segment = Segment::parse(&sent[parsed.data]).unwrap();
     assert_eq!(segment.header.source_port, active.port());
     let report = IcmpReport {
         tuple: FourTuple::new(active, host.side.address),

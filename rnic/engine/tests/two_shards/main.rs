@@ -35,6 +35,7 @@ mod random;
 mod raw;
 mod registration;
 mod rtr_retry;
+mod sctp;
 mod set_timeouts;
 mod side;
 mod small_peers;

@@ -379,7 +379,7 @@ impl Duel {
         let mut frames = self.peer.frames(self.now);
         let first = frames.last().unwrap();
         let parsed = rnic_net::parse(first, &PathDefaults::new(1500)).unwrap();
-        let header = Segment::parse(&first[parsed.tcp.clone()]).unwrap().header;
+        let header = Segment::parse(&first[parsed.data.clone()]).unwrap().header;
         let tuple = FourTuple::new(parsed.tuple.remote, parsed.tuple.local);
         for (index, part) in rest.chunks(size).enumerate() {
             let seq = header.seq.add(((index + 1) * size) as u32);
@@ -470,7 +470,7 @@ impl Duel {
         while self.side.wire.as_ref().unwrap().take(&mut frame) {
             worked = true;
             let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).unwrap();
-            let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
+            let segment = Segment::parse(&frame[parsed.data.clone()]).unwrap();
             if self.resets_to_lose > 0 && segment.header.flags.rst() {
                 self.resets_to_lose -= 1;
                 continue;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig};
-use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::ring::{
     CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
@@ -56,6 +56,8 @@ pub struct Side<P: Port = MemoryPort> {
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
     next_qp: u32,
+    /// What DDP goes over, of its next listeners and connections.
+    pub transport: Transport,
     /// What its next connections go over, if not its interface.
     pub internal_link: Option<usize>,
     /// Which peers its next listeners take.
@@ -210,6 +212,7 @@ impl<P: Port> Side<P> {
             events: Vec::new(),
             completions: Vec::new(),
             next_qp: 0,
+            transport: Transport::Tcp,
             internal_link: None,
             peers: PeerRules::default(),
         };
@@ -301,7 +304,7 @@ impl<P: Port> Side<P> {
         let command = Command::Listen {
             client: CLIENT,
             listener: LISTENER,
-            transport: rnic_ipc::control::Transport::Tcp,
+            transport: self.transport,
             local,
             backlog,
             peers,
@@ -334,7 +337,7 @@ impl<P: Port> Side<P> {
         self.shard.execute(
             Command::Connect {
                 qp,
-                transport: rnic_ipc::control::Transport::Tcp,
+                transport: self.transport,
                 local,
                 remote,
                 path,

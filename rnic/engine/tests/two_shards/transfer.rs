@@ -30,7 +30,7 @@ fn expect(world: &World, on_a: bool, wr_id: u64) -> u32 {
     completion.byte_len
 }
 
-fn every_size(mut world: World) -> World {
+pub fn every_size(mut world: World) -> World {
     let (qp_a, qp_b) = world.connect();
     let remote = world.b.stag;
     for (index, len) in SIZES.into_iter().enumerate() {

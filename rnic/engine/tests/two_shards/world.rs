@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{MarkerUse, MpaOptions};
+use rnic_ipc::control::{MarkerUse, MpaOptions, Transport};
 use rnic_ipc::id::QpNum;
 use rnic_xsk::{MemoryPort, Port};
 use userspace_net::Instant;
@@ -83,6 +83,13 @@ impl<P: Port> World<P> {
             watched: false,
             next_port: 40_000,
         }
+    }
+
+    /// The same with DDP over SCTP.
+    pub fn over_sctp(mut self) -> Self {
+        self.a.transport = Transport::Sctp;
+        self.b.transport = Transport::Sctp;
+        self
     }
 
     /// Lets both hosts work until nothing can be done without time going on.

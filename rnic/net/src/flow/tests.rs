@@ -15,6 +15,7 @@ fn a_segment_and_each_of_its_fragments_tell_their_ends_and_the_first_its_ports()
         let (path, tuple) = (path(vlan), tuple(v6));
         let frame = frame_with(&path, &tuple, Ecn::NotEct, &payload(3000));
         let expected = Flow {
+            protocol: Protocol::Tcp,
             source: tuple.local.addr,
             destination: tuple.remote.addr,
             ports: Some((tuple.local.port, tuple.remote.port)),
@@ -28,7 +29,7 @@ fn a_segment_and_each_of_its_fragments_tell_their_ends_and_the_first_its_ports()
 }
 
 #[test]
-fn what_is_cut_short_or_not_tcp_is_of_no_flow() {
+fn what_is_cut_short_or_of_another_protocol_is_of_no_flow() {
     for v6 in [false, true] {
         let whole = frame_with(&path(None), &tuple(v6), Ecn::NotEct, &payload(10));
         for len in 0..whole.len() {

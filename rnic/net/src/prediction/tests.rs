@@ -34,8 +34,10 @@ fn frame(path: &Path, tuple: &FourTuple, header: &TcpHeader, payload: &[u8]) -> 
 
 fn known(frame: &[u8]) -> (HeaderPrediction, Received, TcpHeader) {
     let received = parse(frame, &DEFAULTS).unwrap();
-    let header = Segment::parse(&frame[received.tcp.clone()]).unwrap().header;
-    let payload = received.tcp.start + header.header_len();
+    let header = Segment::parse(&frame[received.data.clone()])
+        .unwrap()
+        .header;
+    let payload = received.data.start + header.header_len();
     let known = HeaderPrediction::of(frame, payload).unwrap();
     (known, received, header)
 }
@@ -113,9 +115,9 @@ proptest! {
         if let Some(found) = found {
             let parsed = parse(&next, &DEFAULTS);
             let end = found.payload.end;
-            let expected = Received { tcp: like.tcp.start..end, ..like };
+            let expected = Received { data: like.data.start..end, ..like };
             prop_assert_eq!(parsed, Ok(expected));
-            let segment = Segment::parse(&next[like.tcp.start..end]).unwrap();
+            let segment = Segment::parse(&next[like.data.start..end]).unwrap();
             let expected = TcpHeader {
                 seq: found.seq,
                 ack: found.ack,

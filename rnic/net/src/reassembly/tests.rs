@@ -283,7 +283,7 @@ fn what_is_no_fragment_is_refused() {
     assert_eq!(refuse(&fragments[0][..100]), DropReason::Truncated);
     assert_eq!(
         refuse(&with_byte(&fragments[0], 9, |_| 17)),
-        DropReason::NotTcp
+        DropReason::OtherProtocol
     );
     let mut broken = fragments[0].clone();
     broken[20] ^= 1;
@@ -486,7 +486,7 @@ proptest! {
             };
             // A few flips may cancel out in a 16-bit sum; then the parser can't tell either.
             if let Ok(received) = parse(&buffer[..len], &PathDefaults::new(1500)) {
-                prop_assert_eq!(received.tcp.len(), frame.len() - data_at(&frame).min(54));
+                prop_assert_eq!(received.data.len(), frame.len() - data_at(&frame).min(54));
             }
         }
     }

@@ -300,11 +300,15 @@ impl Session {
         Some(chunk)
     }
 
-    /// The number of a segment that is sent now. None when none may be: the session is not open for them, or too many
-    /// chunks are not acknowledged.
+    /// Whether a segment may be sent now: the session is open for them, and not too many chunks are under way.
+    pub fn may_send_segment(&self) -> bool {
+        // One is left for the Terminate.
+        self.outbound == Outbound::Segments && self.in_flight() < IN_FLIGHT_MAX - 1
+    }
+
+    /// The number of a segment that is sent now; none when none [may be](Self::may_send_segment).
     pub fn number_segment(&mut self) -> Option<DdpSsn> {
-        if self.outbound != Outbound::Segments || self.in_flight() >= IN_FLIGHT_MAX - 1 {
-            // One is left for the Terminate.
+        if !self.may_send_segment() {
             return None;
         }
         let ssn = self.next_ssn();

@@ -7,13 +7,13 @@ use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
 use rnic_net::{Path, PeerRules, ReassemblyCounters};
 use rnic_proto::TaggedOffset;
-use rnic_proto::mpa::startup::{Initiator, ResponderOptions};
+use rnic_proto::mpa::startup::{Initiator, Negotiated, Responder, ResponderOptions};
 use rnic_xsk::Port;
-use userspace_net::{Endpoint, FourTuple};
-use userspace_tcp::{ConnId, ConnOptions, ConnectError, ListenError};
+use userspace_net::{ConnId, Endpoint, FourTuple};
+use userspace_tcp::{ConnOptions, ConnectError};
 
 use crate::command::{Answer, Command, CommandError};
-use crate::conn::{Conn, Phase};
+use crate::conn::{Asked, Asking, Conn, Phase};
 use crate::qp::{Qp, WrongQpState};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
@@ -263,9 +263,6 @@ impl Ctl {
         (listener, transport, local, peers): (ListenerId, Transport, SocketAddr, PeerRules),
         backlog: u32,
     ) -> Result<(), CommandError> {
-        if transport == Transport::Sctp {
-            return Err(invalid("SCTP is not there yet"));
-        }
         limit(
             "listeners",
             self.listeners.len(),
@@ -274,16 +271,13 @@ impl Ctl {
         // Without the scope and flow label that an IPv6 address may come with.
         let local = SocketAddr::from(Endpoint::from(local));
         let backlog = (backlog.max(1) as usize).min(dp.config.limits.connections);
-        dp.stack
-            .listen(local.into(), backlog)
-            .map_err(|error| match error {
-                ListenError::InUse { .. } => CommandError::InUse { local },
-            })?;
-        self.listening.insert(local, listener);
+        dp.llp_listen(transport, local, backlog)?;
+        self.listening.insert((transport, local), listener);
         self.listeners.insert(
             listener.0,
             Listener {
                 client,
+                transport,
                 local,
                 backlog: Backlog::new(backlog),
                 peers,
@@ -302,8 +296,8 @@ impl Ctl {
             .listeners
             .remove(&listener.0)
             .ok_or(unknown("listener"))?;
-        self.listening.remove(&entry.local);
-        dp.stack.unlisten(entry.local.into());
+        self.listening.remove(&(entry.transport, entry.local));
+        dp.llp_unlisten(entry.transport, entry.local);
         let waiting = dp.conns.ids_where(|conn| match conn.phase {
             Phase::AwaitRequest { listener: of, .. } | Phase::Requested { listener: of, .. } => {
                 of == listener
@@ -313,7 +307,7 @@ impl Ctl {
         for id in waiting {
             self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }
-        self.release(dp, entry.local.into());
+        self.release(dp, entry.transport, entry.local.into());
         Ok(())
     }
 
@@ -326,22 +320,7 @@ impl Ctl {
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
-        if transport == Transport::Sctp {
-            return Err(invalid("SCTP is not there yet"));
-        }
         dp.check_mtu(&path, port, tuple.remote.addr)?;
-        let mpa = &loopback::mpa_over(port, mpa);
-        let initiator = |markers| {
-            initiator_options(mpa, markers)
-                .and_then(|options| Initiator::new(options, private_data))
-                .map(Box::new)
-                .map_err(invalid)
-        };
-        let unmarked = match mpa.markers {
-            MarkerUse::Prefer => Some(initiator(false)?),
-            MarkerUse::Off | MarkerUse::Require => None,
-        };
-        let initiator = initiator(mpa.markers != MarkerUse::Off)?;
         let slot = dp.qp(num)?;
         if slot.qp.state() != rnic_ipc::control::QpState::Idle {
             let found = slot.qp.state();
@@ -350,30 +329,18 @@ impl Ctl {
                 wanted: rnic_ipc::control::QpState::Idle,
             }));
         }
-        let options = ConnOptions {
-            mss: path.mss(tuple.remote.addr),
+        let mpa = &loopback::mpa_over(port, mpa);
+        let (id, asking) = match transport {
+            Transport::Tcp => dp.open(tuple, &path, mpa, private_data)?,
+            Transport::Sctp => dp.open_session(tuple, &path, mpa, private_data)?,
         };
-        let id = dp
-            .stack
-            .connect(dp.now, tuple, options)
-            .map_err(|error| match error {
-                ConnectError::TooMany { limit } => CommandError::Limit {
-                    what: "connections",
-                    limit,
-                },
-                ConnectError::InUse { .. } => CommandError::InUse {
-                    local: tuple.local.into(),
-                },
-                ConnectError::DropReason { .. } => invalid(error),
-            })?;
         let slot = dp.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;
         slot.conn = Some(id);
         let phase = Phase::Requesting {
             qp: num,
-            initiator,
+            asking,
             opened: dp.now,
-            unmarked,
         };
         let window = dp.config.tcp.receive_window;
         let conn = Conn::new(id, tuple, path, port, window, phase);
@@ -402,35 +369,25 @@ impl Ctl {
         let gone = || unknown("connection request");
         let conn = dp.conns.get(id).ok_or_else(gone)?;
         let Phase::Requested {
-            listener,
-            responder,
-            ..
+            listener, asked, ..
         } = &conn.phase
         else {
             return Err(gone());
         };
         let (listener, remote) = (*listener, conn.tuple.remote);
         let mpa = &loopback::mpa_over(conn.port(), mpa);
-        let options = ResponderOptions {
-            crc: mpa.crc,
-            markers: match mpa.markers {
-                MarkerUse::Off => false,
-                MarkerUse::Prefer => responder.markers_wanted(),
-                MarkerUse::Require => true,
-            },
-            aligned: mpa.aligned,
-            depths: depths(mpa),
-            rtr: indications(mpa.rtr),
+        let (reply, negotiated) = match asked {
+            Asked::Mpa(responder) => accept_mpa(responder, mpa, private_data)?,
+            Asked::Session => dp.sctp.sessions.accept(id, mpa, private_data)?,
         };
-        let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
         dp.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;
         self.requests.remove(&request.0);
         self.no_longer_waiting(listener, id);
         // From here on the queue pair is told of what happens, and not the listener.
         dp.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
-        if dp.send_startup(id, reply.bytes()).is_err() {
+        if dp.send_startup(id, &reply).is_err() {
             let (qp, reason) = (num, DisconnectReason::LocalError);
-            let message = format!("the MPA Reply to {remote} could not be sent: no frame is free");
+            let message = format!("the answer to {remote} could not be sent: no frame is free");
             self.abort(dp, tx, id, reason, None);
             self.end_queue_pair(
                 dp,
@@ -459,17 +416,21 @@ impl Ctl {
         let gone = || unknown("connection request");
         let conn = dp.conns.get(id).ok_or_else(gone)?;
         let Phase::Requested {
-            listener,
-            responder,
-            ..
+            listener, asked, ..
         } = &conn.phase
         else {
             return Err(gone());
         };
         let listener = *listener;
-        let reply = responder.reject(private_data).map_err(invalid)?;
+        let reply = match asked {
+            Asked::Mpa(responder) => {
+                let reply = responder.reject(private_data).map_err(invalid)?;
+                reply.bytes().to_vec()
+            }
+            Asked::Session => dp.sctp.sessions.reject(id, private_data)?,
+        };
         self.requests.remove(&request.0);
-        self.send_reject(dp, tx, id, listener, reply.bytes());
+        self.send_reject(dp, tx, id, listener, &reply);
         Ok(())
     }
 
@@ -503,10 +464,69 @@ impl Ctl {
 }
 
 impl<P: Port> Datapath<P> {
+    /// Opens a TCP connection; the MPA Request follows when it is established.
+    fn open(
+        &mut self,
+        tuple: FourTuple,
+        path: &Path,
+        mpa: &MpaOptions,
+        private_data: &[u8],
+    ) -> Result<(ConnId, Asking), CommandError> {
+        let initiator = |markers| {
+            initiator_options(mpa, markers)
+                .and_then(|options| Initiator::new(options, private_data))
+                .map(Box::new)
+                .map_err(invalid)
+        };
+        let asking = Asking::Mpa {
+            unmarked: match mpa.markers {
+                MarkerUse::Prefer => Some(initiator(false)?),
+                MarkerUse::Off | MarkerUse::Require => None,
+            },
+            initiator: initiator(mpa.markers != MarkerUse::Off)?,
+        };
+        let options = ConnOptions {
+            mss: path.mss(tuple.remote.addr),
+        };
+        let id = self.stack.connect(self.now, tuple, options);
+        let id = id.map_err(|error| match error {
+            ConnectError::TooMany { limit } => CommandError::Limit {
+                what: "connections",
+                limit,
+            },
+            ConnectError::InUse { .. } => CommandError::InUse {
+                local: tuple.local.into(),
+            },
+            ConnectError::DropReason { .. } => invalid(error),
+        })?;
+        Ok((id, asking))
+    }
+
     pub(in crate::shard) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
         let slot = self.qps.get_mut(qp.0).ok_or(unknown("queue pair"))?;
         Ok(slot)
     }
+}
+
+/// The MPA Reply that takes a request, and what is agreed by it.
+fn accept_mpa(
+    responder: &Responder,
+    mpa: &MpaOptions,
+    private_data: &[u8],
+) -> Result<(Vec<u8>, Negotiated), CommandError> {
+    let options = ResponderOptions {
+        crc: mpa.crc,
+        markers: match mpa.markers {
+            MarkerUse::Off => false,
+            MarkerUse::Prefer => responder.markers_wanted(),
+            MarkerUse::Require => true,
+        },
+        aligned: mpa.aligned,
+        depths: depths(mpa),
+        rtr: indications(mpa.rtr),
+    };
+    let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
+    Ok((reply.bytes().to_vec(), negotiated))
 }
 
 /// A queue pair's completions would be lost without an error in a CQ that is dead (RFC 5040 section 8.1.1,

@@ -16,6 +16,7 @@ use crate::conn::{Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::unknown;
 use crate::shard::datapath::Datapath;
+use crate::shard::sctp::StreamSession;
 use crate::shard::tx::Tx;
 
 /// Places of the connection table that one look goes over.
@@ -85,6 +86,9 @@ impl Ctl {
     }
 
     fn show<P: Port>(&self, dp: &Datapath<P>, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
+        if let Some(session) = dp.sctp.sessions.get(conn.id) {
+            return self.show_session(dp, place, conn, session);
+        }
         let info = dp.stack.info(conn.id)?;
         let (local, remote) = ends(&conn.tuple);
         // Durations that TCP measures are minutes at most.
@@ -106,6 +110,39 @@ impl Ctl {
             bytes_out: info.counters.bytes_out,
             retransmits: info.counters.retransmits,
             timeouts: info.counters.timeouts,
+            bytes_out_of_order: conn.bytes_out_of_order,
+        })
+    }
+}
+
+impl Ctl {
+    fn show_session<P: Port>(
+        &self,
+        dp: &Datapath<P>,
+        place: usize,
+        conn: &Conn,
+        session: &StreamSession,
+    ) -> Option<ConnectionInfo> {
+        let info = dp.sctp.stack.info(session.assoc)?;
+        let (local, remote) = ends(&conn.tuple);
+        Some(ConnectionInfo {
+            connection: place as u32 + 1,
+            client: self.owner(dp, conn),
+            qp: conn.qp(),
+            local,
+            remote,
+            stage: stage(&conn.phase),
+            tcp_state: sctp_state(info.state).to_owned(),
+            // Minutes at most.
+            rtt_us: info.srtt.map(|srtt| srtt.as_micros() as u64),
+            rtt_deviation_us: 0,
+            mss: dp.sctp.stack.message_max(session.assoc) as u32,
+            cwnd: info.cwnd as u64,
+            in_flight: info.flight as u64,
+            bytes_in: 0,
+            bytes_out: 0,
+            retransmits: 0,
+            timeouts: 0,
             bytes_out_of_order: conn.bytes_out_of_order,
         })
     }
@@ -163,5 +200,20 @@ fn tcp_state(state: State) -> &'static str {
         State::TimeWait => "TIME-WAIT",
         State::CloseWait => "CLOSE-WAIT",
         State::LastAck => "LAST-ACK",
+    }
+}
+
+/// As RFC 9260 section 4 writes it.
+fn sctp_state(state: userspace_sctp::State) -> &'static str {
+    use userspace_sctp::State;
+    match state {
+        State::CookieWait => "COOKIE-WAIT",
+        State::CookieEchoed => "COOKIE-ECHOED",
+        State::Established => "ESTABLISHED",
+        State::ShutdownPending => "SHUTDOWN-PENDING",
+        State::ShutdownSent => "SHUTDOWN-SENT",
+        State::ShutdownReceived => "SHUTDOWN-RECEIVED",
+        State::ShutdownAckSent => "SHUTDOWN-ACK-SENT",
+        State::Closed => "CLOSED",
     }
 }

@@ -8,11 +8,11 @@ use rnic_ipc::id::{ListenerId, QpNum};
 use rnic_proto::mpa::startup::Responder;
 use rnic_proto::rdmap::TerminateError;
 use rnic_xsk::Port;
-use userspace_net::Endpoint;
-use userspace_tcp::{ConnId, Event as TcpEvent, SoftError};
+use userspace_net::{ConnId, Endpoint};
+use userspace_tcp::{Event as TcpEvent, SoftError};
 
 use crate::command::ShardEvent;
-use crate::conn::{Conn, Phase};
+use crate::conn::{Asked, Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
@@ -32,7 +32,8 @@ impl Ctl {
             tx.scheduler.let_go(id);
             tx.macroflows.leave(forgotten.id, dp.now);
             forgotten.inbound.clear(&mut dp.frames);
-            self.release(dp, forgotten.tuple.local);
+            let transport = dp.transport(forgotten.id);
+            self.release(dp, transport, forgotten.tuple.local);
         }
     }
 
@@ -67,9 +68,9 @@ impl Ctl {
                 TcpEvent::SoftError(SoftError::NoAnswer) => self.doubt_path(dp, id),
                 TcpEvent::SoftError(SoftError::Unreachable { .. }) => {}
                 TcpEvent::PeerClosed => self.peer_closed(dp, tx, id),
-                TcpEvent::Reset => self.gone(dp, tx, id, DisconnectReason::Reset),
-                TcpEvent::Refused => self.gone(dp, tx, id, DisconnectReason::Refused),
-                TcpEvent::TimedOut => self.gone(dp, tx, id, DisconnectReason::TimedOut),
+                TcpEvent::Reset => self.gone(dp, tx, id, DisconnectReason::Reset, None),
+                TcpEvent::Refused => self.gone(dp, tx, id, DisconnectReason::Refused, None),
+                TcpEvent::TimedOut => self.gone(dp, tx, id, DisconnectReason::TimedOut, None),
                 TcpEvent::Closed => {
                     self.finish(dp, tx, id, DisconnectReason::Graceful, None);
                     // In TIME-WAIT the way to the peer is still needed.
@@ -82,7 +83,7 @@ impl Ctl {
         }
     }
 
-    fn incoming<P: Port>(
+    pub(in crate::shard) fn incoming<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
@@ -93,7 +94,8 @@ impl Ctl {
         if !self.segments_suit(dp, tx, id) {
             return;
         }
-        let listener = self.listening.get(&local.into()).copied();
+        let transport = dp.transport(id);
+        let listener = self.listening.get(&(transport, local.into())).copied();
         let (Some(listener), Some(conn)) = (listener, dp.conns.get(id)) else {
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         };
@@ -103,7 +105,7 @@ impl Ctl {
             dp.counters.stag_guesses_paused += 1;
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }
-        self.keep_places(dp, tx);
+        self.keep_places(dp, tx, transport);
         let network = Network::of(peer);
         if !self.make_place(dp, tx, listener, network) {
             dp.counters.backlog_full += 1;
@@ -116,7 +118,10 @@ impl Ctl {
         if let Some(conn) = dp.conns.get_mut(id) {
             conn.phase = Phase::AwaitRequest {
                 listener,
-                responder: Box::new(Responder::new()),
+                asked: match transport {
+                    Transport::Tcp => Asked::Mpa(Box::new(Responder::new())),
+                    Transport::Sctp => Asked::Session,
+                },
                 whole_by: dp.now + patience,
             };
         }
@@ -129,15 +134,17 @@ impl Ctl {
     /// Only the peer has this connection now.
     pub(in crate::shard) fn note_unowned<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let conns = &dp.conns;
-        self.unowned.enter(id, |id| is_unowned(conns.get(id)));
+        self.unowned[dp.transport(id) as usize].enter(id, |id| is_unowned(conns.get(id)));
     }
 
-    /// When few places are left in the table of connections, the oldest that only its peer has gives way.
-    fn keep_places<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx) {
+    /// When few places are left in the table of connections over a transport, the oldest that only its peer has
+    /// gives way.
+    fn keep_places<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, transport: Transport) {
         let conns = &dp.conns;
-        let surplus = self
-            .unowned
-            .surplus(conns.len(), |id| is_unowned(conns.get(id)));
+        let surplus = self.unowned[transport as usize]
+            .surplus(dp.connections_over(transport), |id| {
+                is_unowned(conns.get(id))
+            });
         if let Some(oldest) = surplus {
             dp.counters.backlog_gave_way += 1;
             self.abort(dp, tx, oldest, DisconnectReason::Aborted, None);
@@ -168,7 +175,12 @@ impl Ctl {
     }
 
     /// The peer sends no more, and all that it sent was delivered.
-    fn peer_closed<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
+    pub(in crate::shard) fn peer_closed<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
@@ -186,7 +198,7 @@ impl Ctl {
             }
             Phase::Over => {}
             _ => {
-                let message = "the peer closed the connection during the MPA start-up";
+                let message = "the peer closed the connection during the start-up";
                 self.abort(
                     dp,
                     tx,
@@ -207,7 +219,7 @@ impl Ctl {
         reason: DisconnectReason,
         message: Option<String>,
     ) {
-        dp.stack.abort(id);
+        dp.llp_abort(id);
         self.finish(dp, tx, id, reason, message);
         self.forget(dp, tx, id);
         dp.take_released();
@@ -249,21 +261,22 @@ impl Ctl {
         }
     }
 
-    /// TCP reports that the connection is gone.
-    fn gone<P: Port>(
+    /// TCP or SCTP reports that the connection is gone.
+    pub(in crate::shard) fn gone<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
         id: ConnId,
         reason: DisconnectReason,
+        message: Option<String>,
     ) {
-        self.finish(dp, tx, id, reason, None);
+        self.finish(dp, tx, id, reason, message);
         self.forget(dp, tx, id);
         dp.take_released();
     }
 
     /// Tells the owner of the connection that it has ended, and why. Once.
-    fn finish<P: Port>(
+    pub(in crate::shard) fn finish<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
@@ -360,23 +373,36 @@ impl Ctl {
         }
     }
 
-    /// Drops the rest of a connection that TCP no longer has.
-    fn forget<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
+    /// Drops the rest of a connection that TCP or SCTP no longer has.
+    pub(in crate::shard) fn forget<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        id: ConnId,
+    ) {
         let Some(mut conn) = dp.conns.remove(id) else {
             return;
         };
         conn.inbound.clear(&mut dp.frames);
         // Its RST may still have to find the way.
         tx.link.remember(conn.tuple, conn.path, conn.port());
-        self.release(dp, conn.tuple.local);
+        let transport = dp.transport(id);
+        dp.sctp.sessions.remove(id);
+        self.release(dp, transport, conn.tuple.local);
     }
 
     /// Says so when nothing uses a local address and port any more.
-    pub(in crate::shard) fn release<P: Port>(&mut self, dp: &mut Datapath<P>, local: Endpoint) {
+    pub(in crate::shard) fn release<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        transport: Transport,
+        local: Endpoint,
+    ) {
         let address = local.into();
-        if !self.listening.contains_key(&address) && dp.stack.connections_at(local) == 0 {
+        let listens = self.listening.contains_key(&(transport, address));
+        if !listens && dp.connections_at(transport, local) == 0 {
             self.events.push_back(ShardEvent::Released {
-                transport: Transport::Tcp,
+                transport,
                 local: address,
             });
         }

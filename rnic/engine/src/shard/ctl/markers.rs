@@ -8,12 +8,13 @@
 //! The rejected TCP connection is useless to both ends by then and is reset. The new one has the same
 //! addresses and ports, so that the host's reservation for this queue pair stays valid.
 
+use rnic_ipc::control::Transport;
 use rnic_ipc::id::QpNum;
 use rnic_proto::mpa::startup::Initiator;
 use rnic_xsk::Port;
 use userspace_tcp::{ConnId, ConnOptions};
 
-use crate::conn::{Conn, Phase};
+use crate::conn::{Asking, Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
@@ -49,15 +50,17 @@ impl Ctl {
             mss: path.mss(tuple.remote.addr),
         };
         let Ok(id) = dp.stack.connect(dp.now, tuple, options) else {
-            self.release(dp, tuple.local);
+            self.release(dp, Transport::Tcp, tuple.local);
             return self.tell_rejected(dp, qp, None, Vec::new());
         };
         log::debug!("{} rejects: asking it without Markers", tuple.remote);
         let phase = Phase::Requesting {
             qp,
-            initiator,
+            asking: Asking::Mpa {
+                initiator,
+                unmarked: None,
+            },
             opened,
-            unmarked: None,
         };
         let window = dp.config.tcp.receive_window;
         let conn = Conn::new(id, tuple, path, port, window, phase);

@@ -60,7 +60,7 @@ impl Ctl {
             };
             conn.path = path;
             dp.counters.path_moves += 1;
-            dp.stack.link_mtu(id, dp.now, path.mtu);
+            dp.limit_mtu(id, path.mtu);
         }
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use rnic_ipc::control::Transport;
 use rnic_ipc::id::ListenerId;
 use rnic_net::PeerRules;
 use rnic_xsk::Port;
@@ -53,14 +54,14 @@ impl Ctl {
     pub(in crate::shard) fn refuses_peer<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
-        tuple: &FourTuple,
+        (transport, tuple): (Transport, &FourTuple),
         port: usize,
     ) -> bool {
         if !dp.is_of_interface(port) {
             return false;
         }
         let local = tuple.local.into();
-        let listener = self.listening.get(&local).copied();
+        let listener = self.listening.get(&(transport, local)).copied();
         let entry = listener.and_then(|id| Some((id, self.listeners.get(&id.0)?)));
         let Some((listener, entry)) = entry else {
             return false;

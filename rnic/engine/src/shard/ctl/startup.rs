@@ -11,14 +11,14 @@ use rnic_proto::mpa::startup::frame::FrameKind;
 use rnic_proto::mpa::startup::{InitiatorProgress, Negotiated, ResponderProgress, StartupError};
 use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
-use userspace_net::checksum;
-use userspace_tcp::{ConnId, Outgoing};
+use userspace_net::ConnId;
 
 use crate::command::ShardEvent;
-use crate::conn::{Conn, Phase, SLICES_MAX};
+use crate::conn::{Asked, Asking, Conn, Phase, SLICES_MAX};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
+use crate::shard::llp::NotSent;
 use crate::shard::tx::Tx;
 
 /// Connection requests of one shard: the bits of their name beside the shard's number.
@@ -48,7 +48,7 @@ enum Outcome {
 }
 
 impl Ctl {
-    /// TCP is established on the initiator's side.
+    /// TCP or SCTP is established on the initiator's side.
     pub(in crate::shard) fn send_request<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -58,15 +58,18 @@ impl Ctl {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
-        let Phase::Requesting { initiator, .. } = &conn.phase else {
+        let Phase::Requesting { asking, .. } = &conn.phase else {
             return;
         };
-        let request = initiator.request().clone();
+        let request = match asking {
+            Asking::Mpa { initiator, .. } => initiator.request().bytes().to_vec(),
+            Asking::Session => dp.sctp.sessions.take_initiate(id),
+        };
         if !self.segments_suit(dp, tx, id) {
             return;
         }
         self.set_deadline(dp, id, dp.config.startup_timeout);
-        if dp.send_startup(id, request.bytes()).is_err() {
+        if dp.send_startup(id, &request).is_err() {
             return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
         self.deliver_startup(dp, tx, id);
@@ -81,6 +84,10 @@ impl Ctl {
         tx: &mut Tx,
         id: ConnId,
     ) -> bool {
+        if dp.sctp.sessions.has(id) {
+            // SCTP's packets hold at least what every IPv4 host takes (RFC 5043 section 9).
+            return true;
+        }
         let (Some(conn), Some(info)) = (dp.conns.get_mut(id), dp.stack.info(id)) else {
             return false;
         };
@@ -210,9 +217,13 @@ impl Ctl {
         }
         slot.conn = Some(id);
         slot.qp.enter_rdma_mode(negotiated, opened.is_some());
+        let is_session = dp.sctp.sessions.has(id);
+        if is_session {
+            slot.qp.allow_sending();
+        }
         slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let client = slot.qp.client();
-        if conn.is_loopback() {
+        if conn.is_loopback() || is_session {
             slot.qp.skip_checks();
         } else {
             tx.macroflows.join(id, client, conn.tuple.remote.addr);
@@ -229,7 +240,7 @@ impl Ctl {
         self.update_qp(dp, tx, qp);
     }
 
-    fn rejected<P: Port>(
+    pub(in crate::shard) fn rejected<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
@@ -240,10 +251,14 @@ impl Ctl {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
-        let Phase::Requesting { qp, unmarked, .. } = &mut conn.phase else {
+        let Phase::Requesting { qp, asking, .. } = &mut conn.phase else {
             return;
         };
-        let (qp, unmarked) = (*qp, unmarked.take());
+        let unmarked = match asking {
+            Asking::Mpa { unmarked, .. } => unmarked.take(),
+            Asking::Session => None,
+        };
+        let qp = *qp;
         if let Some(initiator) = unmarked.filter(|_| private_data.is_empty()) {
             return self.ask_without_markers(dp, tx, id, qp, initiator);
         }
@@ -268,8 +283,8 @@ impl Ctl {
         self.end_queue_pair(dp, qp, DisconnectReason::Refused, event);
     }
 
-    /// A whole MPA Request: the application decides.
-    fn requested<P: Port>(
+    /// A whole MPA Request, or an Initiate: the application decides.
+    pub(in crate::shard) fn requested<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
@@ -289,11 +304,11 @@ impl Ctl {
         };
         let (local, remote) = (conn.tuple.local.into(), conn.tuple.remote.into());
         let before = std::mem::replace(&mut conn.phase, Phase::Over);
-        if let Phase::AwaitRequest { responder, .. } = before {
+        if let Phase::AwaitRequest { asked, .. } = before {
             conn.phase = Phase::Requested {
                 listener,
                 request,
-                responder,
+                asked,
             };
         }
         let Some(entry) = self.listeners.get_mut(&listener.0) else {
@@ -358,8 +373,14 @@ impl Ctl {
         let remote = conn.tuple.remote;
         log::debug!("MPA start-up with {remote}: {error}");
         let message = format!("MPA start-up with {remote}: {error}");
-        if let (Phase::Requesting { qp, initiator, .. }, Some(error)) =
-            (&conn.phase, error.wants_terminate())
+        if let (
+            Phase::Requesting {
+                qp,
+                asking: Asking::Mpa { initiator, .. },
+                ..
+            },
+            Some(error),
+        ) = (&conn.phase, error.wants_terminate())
         {
             let of = (*qp, initiator.markers_out());
             return self.terminate_startup(dp, tx, id, of, error, message);
@@ -417,9 +438,9 @@ impl Ctl {
         self.let_go(dp, tx, id, sent);
     }
 
-    /// After the last message of a failed start-up: sends FIN after it, or RST if the message was not sent.
+    /// After the last message of a failed start-up: ends what is sent behind it, or aborts if it was not sent.
     /// No event is raised.
-    fn let_go<P: Port>(
+    pub(in crate::shard) fn let_go<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
@@ -435,51 +456,11 @@ impl Ctl {
             return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
         conn.closing = true;
-        dp.stack.close(id);
+        dp.llp_close(id);
         self.limit_close(dp, id);
         self.note_unowned(dp, id);
     }
 }
-
-impl<P: Port> Datapath<P> {
-    /// Sends a start-up frame, in one segment when it fits (some peers want that).
-    pub(in crate::shard) fn send_startup(
-        &mut self,
-        id: ConnId,
-        bytes: &[u8],
-    ) -> Result<(), NotSent> {
-        let at = self.conns.get(id).map(Conn::header_room).ok_or(NotSent)?;
-        for part in bytes.chunks(self.stack.mss(id).max(1)) {
-            let mut frame = self.frames.pool.alloc_for(at + part.len()).ok_or(NotSent)?;
-            let Some(place) = self
-                .frames
-                .umem
-                .bytes_mut(&mut frame)
-                .get_mut(at..at + part.len())
-            else {
-                self.frames.pool.free(frame);
-                return Err(NotSent);
-            };
-            place.copy_from_slice(part);
-            frame.set_len(at + part.len());
-            let len = part.len() as u32;
-            let outgoing = Outgoing {
-                buf: frame,
-                len,
-                payload_sum: checksum::sum(part),
-            };
-            if let Err(refused) = self.stack.send(id, self.now, outgoing) {
-                self.frames.pool.free(refused.buf);
-                return Err(NotSent);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A start-up frame could not be given to TCP: no frame is free, or the connection is gone.
-#[derive(Debug)]
-pub(in crate::shard) struct NotSent;
 
 /// Feeds the phase's state machine with bytes in order; all of them are used.
 fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
@@ -493,7 +474,10 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
             };
         }
         let next = match phase {
-            Phase::Requesting { initiator, .. } => match initiator.on_bytes(slice) {
+            Phase::Requesting {
+                asking: Asking::Mpa { initiator, .. },
+                ..
+            } => match initiator.on_bytes(slice) {
                 Ok(InitiatorProgress::NeedMore) => Outcome::NeedMore,
                 Ok(InitiatorProgress::Accepted {
                     negotiated,
@@ -513,37 +497,42 @@ fn feed(phase: &mut Phase, slices: &[&[u8]]) -> Outcome {
                 }
                 Err(error) => return Outcome::Failed { error },
             },
-            Phase::AwaitRequest { responder, .. } | Phase::Requested { responder, .. } => {
-                match responder.on_bytes(slice) {
-                    Ok(ResponderProgress::NeedMore) => Outcome::NeedMore,
-                    Ok(ResponderProgress::Request {
-                        revision,
-                        crc_wanted,
-                        markers_wanted,
-                        aligned_wanted,
-                        peer,
-                        peer_to_peer,
-                        private_data,
-                        ..
-                    }) => {
-                        let peer = peer.unwrap_or_default();
-                        let mpa = MpaOptions {
-                            revision: revision.number(),
-                            crc: crc_wanted,
-                            markers: MarkerUse::of_flag(markers_wanted),
-                            aligned: aligned_wanted,
-                            rtr: modes(peer_to_peer.unwrap_or_default()),
-                            ird: peer.ird,
-                            ord: peer.ord,
-                        };
-                        Outcome::Request {
-                            mpa,
-                            private_data: private_data.to_vec(),
-                        }
-                    }
-                    Err(error) => return Outcome::Failed { error },
-                }
+            Phase::AwaitRequest {
+                asked: Asked::Mpa(responder),
+                ..
             }
+            | Phase::Requested {
+                asked: Asked::Mpa(responder),
+                ..
+            } => match responder.on_bytes(slice) {
+                Ok(ResponderProgress::NeedMore) => Outcome::NeedMore,
+                Ok(ResponderProgress::Request {
+                    revision,
+                    crc_wanted,
+                    markers_wanted,
+                    aligned_wanted,
+                    peer,
+                    peer_to_peer,
+                    private_data,
+                    ..
+                }) => {
+                    let peer = peer.unwrap_or_default();
+                    let mpa = MpaOptions {
+                        revision: revision.number(),
+                        crc: crc_wanted,
+                        markers: MarkerUse::of_flag(markers_wanted),
+                        aligned: aligned_wanted,
+                        rtr: modes(peer_to_peer.unwrap_or_default()),
+                        ird: peer.ird,
+                        ord: peer.ord,
+                    };
+                    Outcome::Request {
+                        mpa,
+                        private_data: private_data.to_vec(),
+                    }
+                }
+                Err(error) => return Outcome::Failed { error },
+            },
             _ => Outcome::NeedMore,
         };
         if !matches!(next, Outcome::NeedMore) {

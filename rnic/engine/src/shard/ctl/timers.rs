@@ -6,7 +6,7 @@ use rnic_ipc::control::DisconnectReason;
 use rnic_xsk::Port;
 use userspace_tcp::ConnId;
 
-use crate::conn::Phase;
+use crate::conn::{Asking, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
@@ -46,6 +46,13 @@ impl Ctl {
             self.handle_open_events(dp, tx);
             self.handle_close_events(dp, tx);
         }
+        let sctp = &mut dp.sctp;
+        let is_late = sctp.stack.next_deadline().is_some_and(|at| at <= dp.now);
+        if is_late || sctp.sessions.is_heard() {
+            worked = true;
+            sctp.stack.advance(dp.now);
+            self.see_to_sessions(dp, tx, None);
+        }
         while let Some((at, id)) = self.deadlines.expired(dp.now) {
             if dp
                 .conns
@@ -63,17 +70,22 @@ impl Ctl {
         let Some(conn) = dp.conns.get(id) else {
             return;
         };
-        let (count, message) = match conn.phase {
-            Phase::Requesting { .. } => (
+        let (count, message) = match &conn.phase {
+            Phase::Requesting { asking, .. } => (
                 &mut dp.counters.startup_timeouts,
                 Some(format!(
-                    "no MPA Reply from {} within {:?}: it may not speak MPA on this port",
-                    conn.tuple.remote, dp.config.startup_timeout
+                    "no answer to the {} from {} within {:?}: it may not speak iWARP on this port",
+                    match asking {
+                        Asking::Mpa { .. } => "MPA Request",
+                        Asking::Session => "DDP Stream Session Initiate",
+                    },
+                    conn.tuple.remote,
+                    dp.config.startup_timeout
                 )),
             ),
             Phase::HalfOpen => return self.review_half_open(dp, id),
             Phase::AwaitRequest { whole_by, .. } => {
-                if conn.inbound.consumed_to() > 0 && dp.now < whole_by {
+                if conn.inbound.consumed_to() > 0 && dp.now < *whole_by {
                     // It has begun to speak in time.
                     let rest = whole_by.saturating_duration_since(dp.now);
                     return self.set_deadline(dp, id, rest);

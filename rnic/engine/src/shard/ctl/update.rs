@@ -112,7 +112,7 @@ impl Ctl {
         }
         if !conn.closing {
             conn.closing = true;
-            dp.stack.close(id);
+            dp.llp_close(id);
         }
         self.limit_close(dp, id);
     }

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use rnic_net::{
-    Checksum, DropReason, HeaderPrediction, Match, PredictedFields, Reassembly, ReassemblyCounters,
+    Checksum, DropReason, HeaderPrediction, Match, PredictedFields, Protocol, Reassembly,
+    ReassemblyCounters, Received,
 };
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
@@ -24,6 +25,21 @@ pub(super) struct Predicted {
     pub like: Match,
     /// The connection's segments were FPDUs with a CRC.
     pub segments_are_fpdus: bool,
+}
+
+/// What a parsed packet carries.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// TCP's.
+    Segment(Head, RxSegment),
+    /// SCTP's.
+    Packet(Received, Packet),
+}
+
+/// What a packet's headers say, and the offset of a segment's payload.
+enum Headers {
+    Tcp(Head, Range<usize>),
+    Sctp(Received),
 }
 
 /// Whether a predicted segment only continues one of its connection: it begins at `seq`, follows a segment
@@ -78,13 +94,15 @@ impl Classifier {
         dp: &mut Datapath<P>,
         packet: Packet,
         port: usize,
-    ) -> Option<(Head, RxSegment)> {
+    ) -> Option<Arrived> {
         let mut packet = packet;
         loop {
             let reason = match dp.parse_headers(&packet, port) {
-                Ok((head, payload)) => {
-                    return Some((head, RxSegment::new(packet, &payload, false)));
+                Ok(Headers::Tcp(head, payload)) => {
+                    let segment = RxSegment::new(packet, &payload, false);
+                    return Some(Arrived::Segment(head, segment));
                 }
+                Ok(Headers::Sctp(received)) => return Some(Arrived::Packet(received, packet)),
                 // What is put together is no fragment any more.
                 Err(Some(DropReason::Fragment)) => {
                     packet = self.fragment(dp, packet)?.into();
@@ -135,7 +153,7 @@ impl<P: Port> Datapath<P> {
     /// The same by a look at the flow's own connection.
     #[inline(never)]
     fn look_up(&self, frame: &[u8], port: usize) -> Option<Predicted> {
-        let flow = rnic_net::flow(frame)?;
+        let flow = rnic_net::flow(frame).filter(|flow| flow.protocol == Protocol::Tcp)?;
         let (source, destination) = flow.ports?;
         let tuple = FourTuple {
             local: Endpoint::new(flow.destination, destination),
@@ -191,7 +209,7 @@ impl<P: Port> Datapath<P> {
         &mut self,
         packet: &Packet,
         port: usize,
-    ) -> Result<(Head, Range<usize>), Option<DropReason>> {
+    ) -> Result<Headers, Option<DropReason>> {
         let mut slices = [&[][..]; CHUNKS_MAX];
         let (bytes, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
         let defaults = self.path_defaults(port);
@@ -215,9 +233,12 @@ impl<P: Port> Datapath<P> {
             };
             parsed.path.vlan = tag;
         }
+        if parsed.protocol == Protocol::Sctp {
+            return Ok(Headers::Sctp(parsed));
+        }
         // `parse_parts` checked that the range lies within the packet.
-        let first = parsed.tcp.start..parsed.tcp.end.min(bytes.len());
-        let beyond = parsed.tcp.end - first.end;
+        let first = parsed.data.start..parsed.data.end.min(bytes.len());
+        let beyond = parsed.data.end - first.end;
         let tcp = bytes.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
             self.counters.tcp_malformed += 1;
@@ -232,7 +253,7 @@ impl<P: Port> Datapath<P> {
             header: segment.header,
         };
         let len = segment.payload.len() + beyond;
-        Ok((head, parsed.tcp.end - len..parsed.tcp.end))
+        Ok(Headers::Tcp(head, parsed.data.end - len..parsed.data.end))
     }
 
     /// A segment of this connection was parsed, and maybe `several`, of which it is the first.

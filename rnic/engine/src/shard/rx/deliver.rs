@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use rnic_ipc::control::Transport;
 use rnic_xsk::{Port, Umem};
 use userspace_net::Instant;
 use userspace_tcp::{ConnId, ConnOptions, NewRange as NewBytes, Received, Segment};
@@ -76,7 +77,8 @@ impl Delivery {
         // Predicted headers are of a connection.
         if !predicted {
             let ctl = &mut *context.ctl;
-            if may_begin(id, &head) && ctl.refuses_peer(context.dp, &head.tuple, head.port) {
+            let flow = (Transport::Tcp, &head.tuple);
+            if may_begin(id, &head) && ctl.refuses_peer(context.dp, flow, head.port) {
                 let frames = frags.drain(..).map(|frag| frag.frame);
                 return frames.for_each(|frame| context.dp.frames.pool.free(frame));
             }

@@ -8,19 +8,19 @@ use rnic_proto::mpa::fpdu::{self, Written};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::segment;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
+use userspace_net::ConnId;
 use userspace_net::checksum::PartialSum;
-use userspace_tcp::{ConnId, Outgoing, Posting, SendError};
+use userspace_tcp::{Outgoing, Posting, SendCapacity};
 
 use crate::conn::{Conn, Phase};
-use crate::qp::TxSegments;
+use crate::qp::{Qp, QpContext, TxSegments};
 use crate::shard::datapath::Datapath;
+use crate::shard::sctp::SessionPosting;
 use crate::shard::tx::drr_scheduler::{Allowed, SEGMENTS_PER_TURN};
 use crate::shard::tx::{Reserve, Tx};
 
 /// Bytes that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 pub(in crate::shard) const COST_MIN: usize = 512;
-/// FPDUs that share a TCP segment at most.
-const FPDUS_PER_SEGMENT: usize = 64;
 /// Bytes of the shortest FPDU that is ever sent: an RDMA Write without payload.
 const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
@@ -54,20 +54,33 @@ pub(in crate::shard) enum StopReason {
     LinkFull,
 }
 
+/// What takes the segments of a connection: TCP, or the association of a session.
+trait PostSegments {
+    /// FPDUs that share one at most.
+    const FPDUS_PER_SEGMENT: usize;
+
+    /// How much it takes.
+    fn send_capacity(&self) -> SendCapacity;
+
+    /// Takes one, with so many bytes, behind what is kept for headers.
+    fn send(&mut self, frame: Frame, len: usize, sum: PartialSum) -> Result<(), Refused>;
+}
+
+/// A segment that was not taken, though there was room.
+struct Refused {
+    frame: Frame,
+    why: String,
+}
+
 /// A quantum under way.
-struct Filling<'a, 's> {
+struct Filling<'a, L> {
     /// What takes the segments.
-    posting: &'a mut Posting<'s, Frame>,
+    posting: &'a mut L,
     pool: &'a mut FramePool,
     umem: &'a Umem,
-    reserve: &'a Reserve,
     /// Bytes of a frame that are kept for headers.
     headers: usize,
-    allowed: Allowed,
-    /// Segments that the link takes.
-    room: usize,
-    /// Segments that its macroflow allows.
-    allowance: usize,
+    bounds: Bounds<'a>,
     markers: Markers,
     /// FPDUs that a segment has at most.
     most_fpdus: usize,
@@ -82,8 +95,8 @@ struct Filling<'a, 's> {
     cost: usize,
     /// Why there is no room any more.
     end: Option<StopReason>,
-    /// TCP took no segment.
-    refused: Option<SendError<Frame>>,
+    /// A segment was not taken.
+    refused: Option<Refused>,
 }
 
 /// What the segment that is being filled has: the FPDUs that are there to be sent now and fit whole (RFC
@@ -122,8 +135,8 @@ impl Tx {
         };
         if let Err(refused) = self.fill_quantum(dp, id, allowed, room, &mut quantum) {
             // The room was asked for, so this is our own fault; the stream has a hole now.
-            log::error!("TCP refused a segment: {refused}");
-            dp.frames.pool.free(refused.buf);
+            log::error!("a segment was refused: {}", refused.why);
+            dp.frames.pool.free(refused.frame);
             let qp = dp.conns.get(id).and_then(Conn::qp);
             if let Some(slot) = qp.and_then(|qp| dp.qps.get_mut(qp.0)) {
                 slot.qp.stream_broken();
@@ -140,7 +153,7 @@ impl Tx {
         allowed: Allowed,
         room: usize,
         quantum: &mut TxQuantum,
-    ) -> Result<(), SendError<Frame>> {
+    ) -> Result<(), Refused> {
         let Some(conn) = dp.conns.get(id) else {
             return Ok(());
         };
@@ -152,44 +165,27 @@ impl Tx {
         };
         let mut context = dp.tables.context(slot.tally, dp.now);
         let done_before = context.counters.local_work_done;
-        let allowance = self.macroflows.allowance(id);
-        let end = dp.stack.post(id, dp.now, |posting| {
-            let (mss, markers) = (posting.send_capacity().mss, slot.qp.sends_markers());
-            let mut filling = Filling {
-                posting,
-                headers: conn.header_room(),
-                allowed,
-                room,
-                allowance,
-                markers,
-                mss,
-                most_fpdus: match markers {
-                    Markers::Off => FPDUS_PER_SEGMENT,
-                    // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
-                    Markers::On => 1,
-                },
-                mulpdu: fpdu::mulpdu(mss, markers),
-                pool: &mut dp.frames.pool,
-                umem: &dp.frames.umem,
-                reserve: &self.reserve,
-                open: None,
-                filled: Filled::default(),
-                segments: 0,
-                fpdus: 0,
-                cost: 0,
-                end: None,
-                refused: None,
-            };
-            slot.qp.transmit(&mut context, &mut filling);
-            filling.close();
-            quantum.segments = filling.segments;
-            quantum.fpdus = filling.fpdus;
-            quantum.cost = filling.cost;
-            match filling.refused {
-                Some(refused) => Err(refused),
-                None => Ok(filling.end),
+        let (frames, now) = (&mut dp.frames, dp.now);
+        let bounds = Bounds {
+            allowed,
+            room,
+            allowance: self.macroflows.allowance(id),
+            reserve: &self.reserve,
+        };
+        let qp = &mut slot.qp;
+        let end = match dp.sctp.sessions.has(id) {
+            false => dp.stack.post(id, now, |posting| {
+                let of = (&mut frames.pool, &frames.umem, conn.header_room());
+                bounds.fill(posting, of, (qp, &mut context), quantum)
+            }),
+            true => {
+                let (pool, umem) = (&mut frames.pool, &frames.umem);
+                let Some(mut posting) = dp.sctp.posting(id, umem, now) else {
+                    return Ok(());
+                };
+                bounds.fill(&mut posting, (pool, umem, 0), (qp, &mut context), quantum)
             }
-        });
+        };
         let local = context.counters.local_work_done - done_before;
         quantum.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
         quantum.end = match end? {
@@ -201,7 +197,99 @@ impl Tx {
     }
 }
 
-impl TxSegments for Filling<'_, '_> {
+/// How much a quantum may be, whatever takes it.
+struct Bounds<'a> {
+    allowed: Allowed,
+    /// Segments that the link takes.
+    room: usize,
+    /// Segments that its macroflow allows.
+    allowance: usize,
+    reserve: &'a Reserve,
+}
+
+impl Bounds<'_> {
+    /// Has a queue pair write its segments; why it ended, if not because nothing is left. `headers` are bytes of a
+    /// frame that are kept for them.
+    #[inline(always)]
+    fn fill<L: PostSegments>(
+        self,
+        posting: &mut L,
+        (pool, umem, headers): (&mut FramePool, &Umem, usize),
+        (qp, context): (&mut Qp, &mut QpContext<'_>),
+        quantum: &mut TxQuantum,
+    ) -> Result<Option<StopReason>, Refused> {
+        let (mss, markers) = (posting.send_capacity().mss, qp.sends_markers());
+        let mut filling = Filling {
+            posting,
+            headers,
+            bounds: self,
+            markers,
+            mss,
+            most_fpdus: match markers {
+                Markers::Off => L::FPDUS_PER_SEGMENT,
+                // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
+                Markers::On => 1,
+            },
+            mulpdu: fpdu::mulpdu(mss, markers),
+            pool,
+            umem,
+            open: None,
+            filled: Filled::default(),
+            segments: 0,
+            fpdus: 0,
+            cost: 0,
+            end: None,
+            refused: None,
+        };
+        qp.transmit(context, &mut filling);
+        filling.close();
+        quantum.segments = filling.segments;
+        quantum.fpdus = filling.fpdus;
+        quantum.cost = filling.cost;
+        match filling.refused {
+            Some(refused) => Err(refused),
+            None => Ok(filling.end),
+        }
+    }
+}
+
+impl PostSegments for Posting<'_, Frame> {
+    const FPDUS_PER_SEGMENT: usize = 64;
+
+    #[inline(always)]
+    fn send_capacity(&self) -> SendCapacity {
+        self.send_capacity()
+    }
+
+    #[inline(always)]
+    fn send(&mut self, frame: Frame, len: usize, sum: PartialSum) -> Result<(), Refused> {
+        let outgoing = Outgoing {
+            buf: frame,
+            len: len as u32,
+            payload_sum: sum,
+        };
+        self.send(outgoing).map_err(|refused| Refused {
+            why: refused.to_string(),
+            frame: refused.buf,
+        })
+    }
+}
+
+impl PostSegments for SessionPosting<'_> {
+    /// A chunk is one segment.
+    const FPDUS_PER_SEGMENT: usize = 1;
+
+    fn send_capacity(&self) -> SendCapacity {
+        self.send_capacity()
+    }
+
+    fn send(&mut self, frame: Frame, _: usize, _: PartialSum) -> Result<(), Refused> {
+        self.send(frame)
+            .map_err(|(frame, why)| Refused { frame, why })
+    }
+}
+
+impl<L: PostSegments> TxSegments for Filling<'_, L> {
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         self.fits(FPDU_LEN_MIN) || self.may_begin()
@@ -237,7 +325,7 @@ impl TxSegments for Filling<'_, '_> {
     }
 }
 
-impl Filling<'_, '_> {
+impl<L: PostSegments> Filling<'_, L> {
     /// Whether the open segment has room for an FPDU of so many bytes.
     #[inline(always)]
     fn fits(&self, len: usize) -> bool {
@@ -253,7 +341,7 @@ impl Filling<'_, '_> {
         }
         if self.segments >= SEGMENTS_PER_TURN {
             self.end = Some(StopReason::More);
-        } else if self.cost >= self.allowed.credit {
+        } else if self.cost >= self.bounds.allowed.credit {
             self.end = Some(StopReason::DrrScheduler);
         }
         self.end.is_none()
@@ -291,13 +379,13 @@ impl Filling<'_, '_> {
         if send_capacity.room < len {
             return Err(StopReason::Done);
         }
-        if self.segments >= self.room {
+        if self.segments >= self.bounds.room {
             return Err(StopReason::LinkFull);
         }
-        if self.segments >= self.allowance {
+        if self.segments >= self.bounds.allowance {
             return Err(StopReason::Macroflow);
         }
-        let spare = self.reserve.spare(self.pool, self.headers + len);
+        let spare = self.bounds.reserve.spare(self.pool, self.headers + len);
         if spare == 0 {
             return Err(StopReason::NoFrame);
         }
@@ -307,7 +395,7 @@ impl Filling<'_, '_> {
             return Err(StopReason::Done);
         }
         // The same for its client.
-        let held = self.allowed.held;
+        let held = self.bounds.allowed.held;
         if held.is_some_and(|held| held + self.segments >= spare) {
             return Err(StopReason::ClientsFrames);
         }
@@ -316,7 +404,7 @@ impl Filling<'_, '_> {
             .ok_or(StopReason::NoFrame)
     }
 
-    /// Hands the open segment, if there is one, to TCP.
+    /// Hands the open segment, if there is one, over to be sent.
     #[inline(always)]
     fn close(&mut self) {
         let Some(mut frame) = self.open.take() else {
@@ -327,12 +415,7 @@ impl Filling<'_, '_> {
             return self.pool.free(frame);
         }
         frame.set_len(self.headers + filled.bytes);
-        let outgoing = Outgoing {
-            buf: frame,
-            len: filled.bytes as u32,
-            payload_sum: filled.sum,
-        };
-        if let Err(refused) = self.posting.send(outgoing) {
+        if let Err(refused) = self.posting.send(frame, filled.bytes, filled.sum) {
             self.refused = Some(refused);
             self.end = Some(StopReason::Done);
             return;

@@ -111,7 +111,7 @@ impl Tx {
         worked
     }
 
-    /// Sends what TCP has to send, as far as the ports take it.
+    /// Sends what TCP and SCTP have to send, as far as the ports take it.
     pub(in crate::shard) fn transmit<P: Port>(&mut self, dp: &mut Datapath<P>) -> bool {
         dp.take_released();
         let mut worked = false;
@@ -128,6 +128,7 @@ impl Tx {
             }
             worked = true;
         }
+        worked |= self.transmit_packets(dp);
         self.flush(dp);
         worked
     }

@@ -86,7 +86,7 @@ impl Peer {
     /// Takes what the node sent; whether there is something to acknowledge.
     pub fn take(&mut self, frame: &[u8]) -> bool {
         let parsed = rnic_net::parse(frame, &PathDefaults::new(1500)).unwrap();
-        let segment = Segment::parse(&frame[parsed.tcp.clone()]).unwrap();
+        let segment = Segment::parse(&frame[parsed.data.clone()]).unwrap();
         let flags = segment.header.flags;
         self.reset |= flags.contains(Flags::RST);
         if flags.contains(Flags::SYN) {

@@ -220,7 +220,7 @@ impl Reader {
     #[cold]
     fn learn(&mut self, frame: &[u8]) -> Option<&HeaderPrediction> {
         let parsed = rnic_net::parse(frame, &PathDefaults::new(MTU)).ok()?;
-        let segment = Segment::parse(frame.get(parsed.tcp.clone())?).ok()?;
+        let segment = Segment::parse(frame.get(parsed.tcp()?)?).ok()?;
         let time = segment.header.options.timestamps?.value;
         let ours = parsed.tuple == self.end.tuple() && segment.header.flags == Flags::ACK;
         // PAWS (RFC 7323 section 5.3).
@@ -228,7 +228,7 @@ impl Reader {
             return None;
         }
         self.time = time;
-        self.known = HeaderPrediction::of(frame, parsed.tcp.end - segment.payload.len());
+        self.known = HeaderPrediction::of(frame, parsed.data.end - segment.payload.len());
         self.known.as_ref()
     }
 }

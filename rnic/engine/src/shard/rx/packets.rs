@@ -1,0 +1,110 @@
+//! SCTP's packets: what they bring goes to the queue pairs of their sessions at once, in order or not.
+
+use rnic_ipc::control::Transport;
+use rnic_net::Received;
+use rnic_proto::Gather;
+use rnic_xsk::{Frame, Packet, Port};
+
+use super::RxContext;
+use crate::conn::Phase;
+use crate::shard::datapath::Datapath;
+use crate::shard::loopback::LOOPBACK;
+use crate::shard::sctp::{Arrival, Held, Sctp, ends};
+
+impl<P: Port> RxContext<'_, P> {
+    /// Receives a packet with SCTP.
+    #[inline(never)]
+    pub(super) fn receive_packet(&mut self, packet: Packet, received: &Received) {
+        let Self {
+            dp, tx, ctl, port, ..
+        } = self;
+        let port = *port;
+        if let Some(clock) = self.clock {
+            dp.advance(clock());
+        }
+        let Some(frame) = packet.into_widest(&dp.frames.umem, &mut dp.frames.pool) else {
+            dp.counters.no_frame += 1;
+            return;
+        };
+        let tuple = received.tuple;
+        let assoc = dp.sctp.stack.find(&ends(&tuple));
+        let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
+        let takes = match id.and_then(|id| dp.conns.get_mut(id)) {
+            Some(conn) => {
+                let before = conn.port();
+                let is_its_own = dp.are_of_one_medium(before, port);
+                if is_its_own && let Some(conn) = id.and_then(|id| dp.conns.get_mut(id)) {
+                    conn.came_from(port);
+                }
+                is_its_own
+            }
+            None => port == LOOPBACK || tuple.local.addr != tuple.remote.addr,
+        };
+        if !takes {
+            dp.counters.martians += 1;
+            return dp.frames.pool.free(frame);
+        }
+        if id.is_none() {
+            if ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
+                return dp.frames.pool.free(frame);
+            }
+            tx.link.remember(tuple, received.path, port);
+        }
+        dp.receive_chunks(&frame, received);
+        dp.frames.pool.free(frame);
+        ctl.see_to_sessions(dp, tx, Some((&received.path, port)));
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// Has SCTP take a packet, and sessions what it brings.
+    fn receive_chunks(&mut self, frame: &Frame, received: &Received) {
+        let bytes = self.frames.umem.bytes(frame);
+        let bytes = bytes.get(received.data.clone()).unwrap_or(&[]);
+        let (local, remote) = (received.tuple.local.addr, received.tuple.remote.addr);
+        let Sctp { stack, sessions } = &mut self.sctp;
+        let (conns, qps, tables, now) =
+            (&mut self.conns, &mut self.qps, &mut self.tables, self.now);
+        let counters = &mut self.counters;
+        stack.receive(now, local, remote, bytes, |assoc, message| {
+            let Some(session) = sessions.of(assoc, now) else {
+                return;
+            };
+            let id = session.id;
+            let conn = conns.get_mut(id);
+            let qp = match conn.as_ref().map(|conn| &conn.phase) {
+                Some(Phase::Rdma { qp }) => qps.get_mut(qp.0),
+                _ => None,
+            };
+            let arrival = session.arrived(&message, qp.is_some(), now);
+            match (arrival, qp) {
+                (Arrival::Next(segment), Some(slot)) => {
+                    let context = &mut tables.context(slot.tally, now);
+                    slot.qp.receive_segment(context, &Gather::new(&[segment]));
+                }
+                (Arrival::Early { place, segment }, Some(slot)) => {
+                    let context = &mut tables.context(slot.tally, now);
+                    let len = segment.len();
+                    let pieces = [segment];
+                    let placed = slot.qp.place_segment_early(context, &Gather::new(&pieces));
+                    counters.bytes_out_of_order += len as u64;
+                    if let Some(conn) = conn {
+                        conn.bytes_out_of_order += len as u64;
+                    }
+                    match placed {
+                        Some(header) => {
+                            counters.bytes_placed_early += len as u64;
+                            // A packet has no more.
+                            let len = len as u16;
+                            let held = Held::Placed { header, len };
+                            session.note_placed(place, held, message.payload.len());
+                        }
+                        None => session.keep(place, &message),
+                    }
+                }
+                _ => {}
+            }
+            sessions.hear(id);
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! The user data of a chunk that was posted, in the frame that it was written to.
+
+use rnic_xsk::{Frame, Umem};
+use userspace_net::ConnId;
+
+/// A frame that SCTP keeps until its chunk is acknowledged.
+#[derive(Debug)]
+pub struct ChunkFrame {
+    /// Its data is the chunk's user data.
+    pub frame: Frame,
+    /// Whose it is.
+    pub session: ConnId,
+    umem: Umem,
+}
+
+impl ChunkFrame {
+    /// A frame of this UMEM, with the user data and nothing else.
+    pub fn new(frame: Frame, session: ConnId, umem: &Umem) -> Self {
+        Self {
+            frame,
+            session,
+            umem: umem.clone(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for ChunkFrame {
+    fn as_ref(&self) -> &[u8] {
+        self.umem.bytes(&self.frame)
+    }
+}

@@ -1,0 +1,135 @@
+//! Segments are posted to a session's association.
+//!
+//! A queue pair writes FPDUs, whatever is below. One without Markers has its ULPDU where a DDP Segment Chunk has it,
+//! behind two bytes: the ULPDU_Length, or the DDP-SSN (RFC 5044 section 4.1, RFC 5043 section 5.2). So the chunk's user
+//! data is the FPDU with the one in place of the other, and without what is behind the ULPDU.
+
+use rnic_proto::mpa::fpdu;
+use rnic_proto::sctp::PPID_SEGMENT;
+use rnic_xsk::{Frame, Umem};
+use userspace_net::{ConnId, Instant};
+use userspace_sctp::{Outgoing, Stack};
+use userspace_tcp::SendCapacity;
+
+use super::{ChunkFrame, STREAM, Sctp, StreamSession};
+
+/// Bytes of the DDP-SSN.
+const SSN_LEN: usize = 2;
+
+/// A session that segments are posted to.
+pub struct SessionPosting<'a> {
+    stack: &'a mut Stack<ChunkFrame>,
+    session: &'a mut StreamSession,
+    umem: &'a Umem,
+    now: Instant,
+    send_capacity: SendCapacity,
+}
+
+impl Sctp {
+    /// What takes the segments of a session; none when it is gone.
+    pub fn posting<'a>(
+        &'a mut self,
+        id: ConnId,
+        umem: &'a Umem,
+        now: Instant,
+    ) -> Option<SessionPosting<'a>> {
+        let session = self.sessions.get_mut(id)?;
+        let info = self.stack.info(session.assoc)?;
+        let message_max = self.stack.message_max(session.assoc);
+        // Twice the congestion window may be posted: in a recovery what is acknowledged behind a gap is not given
+        // back, and new chunks are to go on.
+        let window = 2 * info.cwnd + message_max;
+        // One chunk is left for the Terminate.
+        let room = match session.session.may_send_segment() && info.room > 1 {
+            true => window.saturating_sub(session.posted_bytes),
+            false => 0,
+        };
+        let send_capacity = SendCapacity {
+            queued: session.posted,
+            mss: mss(message_max),
+            room,
+        };
+        Some(SessionPosting {
+            stack: &mut self.stack,
+            session,
+            umem,
+            now,
+            send_capacity,
+        })
+    }
+}
+
+/// The segment size of TCP that gives the MULPDU of a chunk with so many bytes of user data.
+fn mss(message_max: usize) -> usize {
+    let overhead = fpdu::fpdu_length(0) - fpdu::pad_length(0);
+    message_max.saturating_sub(SSN_LEN) + overhead
+}
+
+impl SessionPosting<'_> {
+    /// What may be posted.
+    pub fn send_capacity(&self) -> SendCapacity {
+        self.send_capacity
+    }
+
+    /// Posts the segment of an FPDU without Markers, which is all of the frame's data. The frame, if it is not taken.
+    pub fn send(&mut self, mut frame: Frame) -> Result<(), (Frame, String)> {
+        let data = self.umem.bytes_mut(&mut frame);
+        let Some(place) = data.first_chunk_mut::<SSN_LEN>() else {
+            return Err((frame, "it has no room for a DDP-SSN".to_owned()));
+        };
+        let Some(ssn) = self.session.session.number_segment() else {
+            return Err((frame, "the session takes no segments".to_owned()));
+        };
+        let ulpdu_len = usize::from(u16::from_be_bytes(*place));
+        *place = ssn.0.to_be_bytes();
+        frame.set_len(SSN_LEN + ulpdu_len);
+        let bytes = frame.len();
+        self.session
+            .post(self.stack, self.umem, (PPID_SEGMENT, frame), self.now)?;
+        let capacity = &mut self.send_capacity;
+        capacity.queued += 1;
+        capacity.room = match self.session.session.may_send_segment()
+            && self.stack.room(self.session.assoc) > 1
+        {
+            true => capacity.room.saturating_sub(bytes),
+            false => 0,
+        };
+        Ok(())
+    }
+}
+
+impl StreamSession {
+    /// Posts the user data of a chunk. The frame, if it is not taken.
+    pub fn post(
+        &mut self,
+        stack: &mut Stack<ChunkFrame>,
+        umem: &Umem,
+        (protocol, frame): (u32, Frame),
+        now: Instant,
+    ) -> Result<(), (Frame, String)> {
+        let bytes = frame.len();
+        let message = Outgoing {
+            stream: STREAM,
+            protocol,
+            buffer: ChunkFrame::new(frame, self.id, umem),
+        };
+        match stack.post(now, self.assoc, message) {
+            Ok(()) => {
+                self.posted += 1;
+                self.posted_bytes += bytes;
+                Ok(())
+            }
+            Err(refused) => Err((refused.buffer.frame, refused.error.to_string())),
+        }
+    }
+
+    /// A chunk of so many bytes is acknowledged, and all before it.
+    pub fn acknowledged(&mut self, bytes: usize) {
+        self.posted = self.posted.saturating_sub(1);
+        self.posted_bytes = self.posted_bytes.saturating_sub(bytes);
+        self.session.acknowledged(1);
+    }
+}
+
+// Both lie before the ULPDU.
+const _: () = assert!(fpdu::HEADER_LEN == SSN_LEN);

@@ -1,0 +1,172 @@
+//! One session: the rules of RFC 5043, what came before its turn, and what is not acknowledged.
+
+use rnic_proto::sctp::{ChunkError, ControlChunk, Session, SessionError, UserData};
+use userspace_net::{ConnId, Endpoint, Instant};
+use userspace_sctp::{AssocId, Message};
+
+use super::segments::{Held, Segments};
+
+/// A DDP Stream Session, and its association.
+#[derive(Debug)]
+pub struct StreamSession {
+    pub id: ConnId,
+    pub assoc: AssocId,
+    /// Our end, once its connection is known.
+    pub local: Option<Endpoint>,
+    pub session: Session,
+    pub segments: Segments,
+    /// Our Initiate, until the association is there.
+    pub initiate: Option<ControlChunk>,
+    /// Nothing more is sent: a Terminate, as soon as it may go.
+    pub ending: bool,
+    /// The peer broke its rules: only our Terminate is waited for.
+    pub broken: bool,
+    /// The association was closed.
+    pub closed: bool,
+    /// Chunks that were posted and not acknowledged, and their bytes.
+    pub posted: usize,
+    pub posted_bytes: usize,
+    /// Bytes of messages that are not needed any more, until SCTP is told.
+    pub consumed: usize,
+    /// When the peer's last message came.
+    pub heard_at: Instant,
+    /// Something of it is to be seen to.
+    pub(super) is_heard: bool,
+    /// What the peer did that ends the session.
+    pub fault: Option<SessionFault>,
+}
+
+/// Why a session can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionFault {
+    /// User data that is none of RFC 5043's.
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+    /// What came is not what may come.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Its place is not one that is awaited.
+    #[error("a chunk with DDP-SSN {ssn} came again, or before it can have been sent")]
+    Place {
+        /// Its DDP-SSN.
+        ssn: u16,
+    },
+}
+
+/// What is to be done with a message.
+pub enum Arrival<'a> {
+    /// A segment that is next in order.
+    Next(&'a [u8]),
+    /// A segment out of order.
+    Early {
+        /// Its place.
+        place: u64,
+        /// The segment.
+        segment: &'a [u8],
+    },
+    /// It waits for its turn, or for somebody who sees to it.
+    Kept,
+}
+
+impl StreamSession {
+    pub(super) fn new(id: ConnId, assoc: AssocId, session: Session, now: Instant) -> Self {
+        Self {
+            id,
+            assoc,
+            local: None,
+            session,
+            segments: Segments::default(),
+            initiate: None,
+            ending: false,
+            broken: false,
+            closed: false,
+            posted: 0,
+            posted_bytes: 0,
+            consumed: 0,
+            heard_at: now,
+            is_heard: false,
+            fault: None,
+        }
+    }
+
+    /// A message came. `carries`: segments may go to a queue pair.
+    #[inline]
+    pub fn arrived<'a>(
+        &mut self,
+        message: &Message<'a>,
+        carries: bool,
+        now: Instant,
+    ) -> Arrival<'a> {
+        self.heard_at = now;
+        if self.fault.is_some() {
+            self.consumed += message.payload.len();
+            return Arrival::Kept;
+        }
+        let next = self.segments.next();
+        let parsed = UserData::parse(message.protocol, message.payload);
+        let (ssn, data) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return self.fault(error.into(), message),
+        };
+        let Some(place) = ssn.place(next) else {
+            return self.fault(SessionFault::Place { ssn: ssn.0 }, message);
+        };
+        if let UserData::Segment(segment) = data
+            && carries
+        {
+            if place > next {
+                return Arrival::Early { place, segment };
+            }
+            if self.segments.first().is_none() && self.session.on_segment().is_ok() {
+                self.segments.pass();
+                self.consumed += message.payload.len();
+                return Arrival::Next(segment);
+            }
+        }
+        self.keep(place, message);
+        Arrival::Kept
+    }
+
+    /// A message waits for its turn.
+    pub fn keep(&mut self, place: u64, message: &Message<'_>) {
+        let held = Held::Copy {
+            protocol: message.protocol,
+            bytes: message.payload.into(),
+        };
+        self.keep_at(place, held);
+    }
+
+    /// A segment that came early was placed.
+    pub fn note_placed(&mut self, place: u64, held: Held, bytes: usize) {
+        self.consumed += bytes;
+        self.keep_at(place, held);
+    }
+
+    fn keep_at(&mut self, place: u64, held: Held) {
+        if self.segments.keep(place, held).is_err() {
+            self.fault
+                .get_or_insert(SessionFault::Place { ssn: place as u16 });
+        }
+    }
+
+    fn fault<'a>(&mut self, fault: SessionFault, message: &Message<'a>) -> Arrival<'a> {
+        self.fault = Some(fault);
+        self.consumed += message.payload.len();
+        Arrival::Kept
+    }
+
+    /// Whether a segment that is here has its turn now.
+    pub fn has_turn(&self) -> bool {
+        match self.segments.first() {
+            None => false,
+            Some(held) => held.is_control() || self.session.takes_segments(),
+        }
+    }
+}
+
+impl Held {
+    /// Whether it is a control message.
+    fn is_control(&self) -> bool {
+        matches!(self, Self::Copy { protocol, .. } if *protocol == rnic_proto::sctp::PPID_CONTROL)
+    }
+}
