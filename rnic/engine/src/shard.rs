@@ -35,7 +35,7 @@ use std::time::Duration;
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::QpNum;
 use rnic_xsk::{FramePool, Port, Umem};
-use userspace_net::Instant;
+use userspace_net::{Instant, earlier};
 #[cfg(doc)]
 use userspace_tcp::Stack;
 
@@ -229,15 +229,16 @@ impl<P: Port> Shard<P> {
             return Some(self.dp.now);
         }
         let link = (self.tx.link.count() > 0).then(|| self.dp.now + LINK_PATIENCE);
-        [
+        let first = [
             self.dp.stack.next_deadline(),
-            self.dp.sctp.stack.next_deadline(),
             self.ctl.deadlines.next(),
             link,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        let first = first.into_iter().flatten().min();
+        match self.dp.sctp.next_deadline() {
+            None => first,
+            deadline => earlier(first, deadline),
+        }
     }
 
     /// Asks clients to kick when they post. False: there is work, poll again instead

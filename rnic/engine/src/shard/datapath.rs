@@ -174,21 +174,19 @@ impl<P: Port> Datapath<P> {
         while let Some(frame) = self.stack.poll_released() {
             self.frames.pool.free(frame);
         }
-        while let Some(chunk) = self.sctp.stack.poll_released() {
-            self.chunk_released(chunk);
-        }
     }
 
-    /// The same of a chunk; its session is told.
-    #[inline(never)]
-    fn chunk_released(&mut self, chunk: ChunkFrame) {
-        let ChunkFrame { frame, session, .. } = chunk;
-        let sessions = &mut self.sctp.sessions;
-        if let Some(of) = sessions.get_mut(session) {
-            of.acknowledged(frame.len());
+    /// The same of chunks, after whatever may have SCTP give some back; their sessions are told.
+    pub fn take_released_chunks(&mut self) {
+        while let Some(chunk) = self.sctp.stack.poll_released() {
+            let ChunkFrame { frame, session, .. } = chunk;
+            let sessions = &mut self.sctp.sessions;
+            if let Some(of) = sessions.get_mut(session) {
+                of.acknowledged(frame.len());
+            }
+            sessions.hear(session);
+            self.frames.pool.free(frame);
         }
-        sessions.hear(session);
-        self.frames.pool.free(frame);
     }
 
     /// A frame that the link is done with, or did not take.

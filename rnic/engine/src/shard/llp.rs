@@ -92,6 +92,7 @@ impl<P: Port> Datapath<P> {
             Some(session) => {
                 self.sctp.stack.abort(self.now, session.assoc, b"");
                 self.sctp.sessions.remove(id);
+                self.take_released_chunks();
             }
             None => drop(self.stack.abort(id)),
         }

@@ -19,7 +19,7 @@ use userspace_sctp::{AssocId, Ends, Stack};
 
 use super::config::ShardConfig;
 pub use chunk_frame::ChunkFrame;
-pub use posting::SessionPosting;
+pub use posting::{NotPosted, SessionPosting};
 pub use segments::Held;
 pub use session::{Arrival, SessionFault, StreamSession};
 
@@ -70,6 +70,25 @@ impl Sctp {
                 heard: VecDeque::new(),
             },
         }
+    }
+}
+
+impl Sctp {
+    /// When something is to be done at the latest.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self.sessions.count {
+            0 => None,
+            _ => self.stack.next_deadline(),
+        }
+    }
+
+    /// Whether a timer has expired, or a session waits to be seen to.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.sessions.count > 0
+            && (!self.sessions.heard.is_empty()
+                || self.stack.next_deadline().is_some_and(|at| at <= now))
     }
 }
 
@@ -167,11 +186,6 @@ impl Sessions {
             session.is_heard = false;
         }
         Some(id)
-    }
-
-    /// Whether there is one.
-    pub fn is_heard(&self) -> bool {
-        !self.heard.is_empty()
     }
 
     /// Sessions from this local end.

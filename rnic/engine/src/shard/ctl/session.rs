@@ -124,7 +124,7 @@ impl Ctl {
         while let Some((assoc, event)) = dp.sctp.stack.poll_event() {
             self.association_event(dp, tx, assoc, event, way);
         }
-        dp.take_released();
+        dp.take_released_chunks();
         while let Some(id) = dp.sctp.sessions.next_heard() {
             self.see_to_session(dp, tx, id);
         }

@@ -46,11 +46,9 @@ impl Ctl {
             self.handle_open_events(dp, tx);
             self.handle_close_events(dp, tx);
         }
-        let sctp = &mut dp.sctp;
-        let is_late = sctp.stack.next_deadline().is_some_and(|at| at <= dp.now);
-        if is_late || sctp.sessions.is_heard() {
+        if dp.sctp.is_due(dp.now) {
             worked = true;
-            sctp.stack.advance(dp.now);
+            dp.sctp.stack.advance(dp.now);
             self.see_to_sessions(dp, tx, None);
         }
         while let Some((at, id)) = self.deadlines.expired(dp.now) {

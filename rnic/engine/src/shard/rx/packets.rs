@@ -50,6 +50,8 @@ impl<P: Port> RxContext<'_, P> {
             }
             tx.link.remember(tuple, received.path, port);
         }
+        // Not only by its deadlines: a secret is renewed.
+        dp.sctp.stack.advance(dp.now);
         dp.receive_chunks(&frame, received);
         dp.frames.pool.free(frame);
         ctl.see_to_sessions(dp, tx, Some((&received.path, port)));

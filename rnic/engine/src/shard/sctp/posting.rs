@@ -8,7 +8,7 @@ use rnic_proto::mpa::fpdu;
 use rnic_proto::sctp::PPID_SEGMENT;
 use rnic_xsk::{Frame, Umem};
 use userspace_net::{ConnId, Instant};
-use userspace_sctp::{Outgoing, Stack};
+use userspace_sctp::{Outgoing, PostError, Stack};
 use userspace_tcp::SendCapacity;
 
 use super::{ChunkFrame, STREAM, Sctp, StreamSession};
@@ -23,6 +23,20 @@ pub struct SessionPosting<'a> {
     umem: &'a Umem,
     now: Instant,
     send_capacity: SendCapacity,
+}
+
+/// Why a chunk was not posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotPosted {
+    /// It has no room for a DDP-SSN.
+    #[error("it has no room for a DDP-SSN")]
+    Short,
+    /// The session takes no segments.
+    #[error("the session takes no segments")]
+    NoSegments,
+    /// SCTP does not take it.
+    #[error(transparent)]
+    Sctp(#[from] PostError),
 }
 
 impl Sctp {
@@ -67,18 +81,21 @@ fn mss(message_max: usize) -> usize {
 
 impl SessionPosting<'_> {
     /// What may be posted.
+    #[inline]
     pub fn send_capacity(&self) -> SendCapacity {
         self.send_capacity
     }
 
+    // By itself, so that what TCP takes lies together.
+    #[inline(never)]
     /// Posts the segment of an FPDU without Markers, which is all of the frame's data. The frame, if it is not taken.
-    pub fn send(&mut self, mut frame: Frame) -> Result<(), (Frame, String)> {
+    pub fn send(&mut self, mut frame: Frame) -> Result<(), (Frame, NotPosted)> {
         let data = self.umem.bytes_mut(&mut frame);
         let Some(place) = data.first_chunk_mut::<SSN_LEN>() else {
-            return Err((frame, "it has no room for a DDP-SSN".to_owned()));
+            return Err((frame, NotPosted::Short));
         };
         let Some(ssn) = self.session.session.number_segment() else {
-            return Err((frame, "the session takes no segments".to_owned()));
+            return Err((frame, NotPosted::NoSegments));
         };
         let ulpdu_len = usize::from(u16::from_be_bytes(*place));
         *place = ssn.0.to_be_bytes();
@@ -106,7 +123,7 @@ impl StreamSession {
         umem: &Umem,
         (protocol, frame): (u32, Frame),
         now: Instant,
-    ) -> Result<(), (Frame, String)> {
+    ) -> Result<(), (Frame, NotPosted)> {
         let bytes = frame.len();
         let message = Outgoing {
             stream: STREAM,
@@ -119,7 +136,7 @@ impl StreamSession {
                 self.posted_bytes += bytes;
                 Ok(())
             }
-            Err(refused) => Err((refused.buffer.frame, refused.error.to_string())),
+            Err(refused) => Err((refused.buffer.frame, NotPosted::Sctp(refused.error))),
         }
     }
 

@@ -10,17 +10,19 @@ use rnic_proto::rdmap::segment;
 use rnic_xsk::{Frame, FramePool, Port, Umem};
 use userspace_net::ConnId;
 use userspace_net::checksum::PartialSum;
-use userspace_tcp::{Outgoing, Posting, SendCapacity};
+use userspace_tcp::{Outgoing, Posting, SendCapacity, SendRefusal};
 
 use crate::conn::{Conn, Phase};
-use crate::qp::{Qp, QpContext, TxSegments};
+use crate::qp::TxSegments;
 use crate::shard::datapath::Datapath;
-use crate::shard::sctp::SessionPosting;
+use crate::shard::sctp::{NotPosted, SessionPosting};
 use crate::shard::tx::drr_scheduler::{Allowed, SEGMENTS_PER_TURN};
 use crate::shard::tx::{Reserve, Tx};
 
 /// Bytes that an FPDU, or work that sends nothing, counts for at least: small ones take as long.
 pub(in crate::shard) const COST_MIN: usize = 512;
+/// FPDUs that share a TCP segment at most.
+const FPDUS_PER_SEGMENT: usize = 64;
 /// Bytes of the shortest FPDU that is ever sent: an RDMA Write without payload.
 const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 
@@ -54,33 +56,40 @@ pub(in crate::shard) enum StopReason {
     LinkFull,
 }
 
-/// What takes the segments of a connection: TCP, or the association of a session.
-trait PostSegments {
-    /// FPDUs that share one at most.
-    const FPDUS_PER_SEGMENT: usize;
-
-    /// How much it takes.
-    fn send_capacity(&self) -> SendCapacity;
-
-    /// Takes one, with so many bytes, behind what is kept for headers.
-    fn send(&mut self, frame: Frame, len: usize, sum: PartialSum) -> Result<(), Refused>;
+/// What takes the segments of a connection.
+enum Poster<'a, 's> {
+    Tcp(&'a mut Posting<'s, Frame>),
+    Session(SessionPosting<'a>),
 }
 
 /// A segment that was not taken, though there was room.
 struct Refused {
     frame: Frame,
-    why: String,
+    why: Refusal,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Tcp(#[from] SendRefusal),
+    #[error(transparent)]
+    Session(#[from] NotPosted),
 }
 
 /// A quantum under way.
-struct Filling<'a, L> {
+struct Filling<'a, 's> {
     /// What takes the segments.
-    posting: &'a mut L,
+    poster: Poster<'a, 's>,
     pool: &'a mut FramePool,
     umem: &'a Umem,
+    reserve: &'a Reserve,
     /// Bytes of a frame that are kept for headers.
     headers: usize,
-    bounds: Bounds<'a>,
+    allowed: Allowed,
+    /// Segments that the link takes.
+    room: usize,
+    /// Segments that its macroflow allows.
+    allowance: usize,
     markers: Markers,
     /// FPDUs that a segment has at most.
     most_fpdus: usize,
@@ -165,27 +174,59 @@ impl Tx {
         };
         let mut context = dp.tables.context(slot.tally, dp.now);
         let done_before = context.counters.local_work_done;
-        let (frames, now) = (&mut dp.frames, dp.now);
-        let bounds = Bounds {
-            allowed,
-            room,
-            allowance: self.macroflows.allowance(id),
-            reserve: &self.reserve,
-        };
-        let qp = &mut slot.qp;
-        let end = match dp.sctp.sessions.has(id) {
-            false => dp.stack.post(id, now, |posting| {
-                let of = (&mut frames.pool, &frames.umem, conn.header_room());
-                bounds.fill(posting, of, (qp, &mut context), quantum)
-            }),
-            true => {
-                let (pool, umem) = (&mut frames.pool, &frames.umem);
-                let Some(mut posting) = dp.sctp.posting(id, umem, now) else {
-                    return Ok(());
-                };
-                bounds.fill(&mut posting, (pool, umem, 0), (qp, &mut context), quantum)
+        let allowance = self.macroflows.allowance(id);
+        let Datapath {
+            stack,
+            sctp,
+            frames,
+            now,
+            ..
+        } = dp;
+        let end = stack.post(id, *now, |posting| {
+            // TCP knows no session: what it would take is nothing.
+            let poster = match sctp.posting(id, &frames.umem, *now) {
+                None => Poster::Tcp(posting),
+                Some(session) => Poster::Session(session),
+            };
+            let (mss, markers) = (poster.send_capacity().mss, slot.qp.sends_markers());
+            let (headers, most_fpdus) = match (&poster, markers) {
+                (Poster::Tcp(_), Markers::Off) => (conn.header_room(), FPDUS_PER_SEGMENT),
+                // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
+                (Poster::Tcp(_), Markers::On) => (conn.header_room(), 1),
+                // A chunk is one segment, and SCTP puts it behind its headers.
+                (Poster::Session(_), _) => (0, 1),
+            };
+            let mut filling = Filling {
+                poster,
+                headers,
+                allowed,
+                room,
+                allowance,
+                markers,
+                mss,
+                most_fpdus,
+                mulpdu: fpdu::mulpdu(mss, markers),
+                pool: &mut frames.pool,
+                umem: &frames.umem,
+                reserve: &self.reserve,
+                open: None,
+                filled: Filled::default(),
+                segments: 0,
+                fpdus: 0,
+                cost: 0,
+                end: None,
+                refused: None,
+            };
+            slot.qp.transmit(&mut context, &mut filling);
+            filling.close();
+            quantum.segments = filling.segments;
+            quantum.fpdus = filling.fpdus;
+            quantum.cost = filling.cost;
+            match filling.refused {
+                Some(refused) => Err(refused),
+                None => Ok(filling.end),
             }
-        };
+        });
         let local = context.counters.local_work_done - done_before;
         quantum.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
         quantum.end = match end? {
@@ -197,99 +238,40 @@ impl Tx {
     }
 }
 
-/// How much a quantum may be, whatever takes it.
-struct Bounds<'a> {
-    allowed: Allowed,
-    /// Segments that the link takes.
-    room: usize,
-    /// Segments that its macroflow allows.
-    allowance: usize,
-    reserve: &'a Reserve,
-}
-
-impl Bounds<'_> {
-    /// Has a queue pair write its segments; why it ended, if not because nothing is left. `headers` are bytes of a
-    /// frame that are kept for them.
+impl Poster<'_, '_> {
+    /// How much it takes.
     #[inline(always)]
-    fn fill<L: PostSegments>(
-        self,
-        posting: &mut L,
-        (pool, umem, headers): (&mut FramePool, &Umem, usize),
-        (qp, context): (&mut Qp, &mut QpContext<'_>),
-        quantum: &mut TxQuantum,
-    ) -> Result<Option<StopReason>, Refused> {
-        let (mss, markers) = (posting.send_capacity().mss, qp.sends_markers());
-        let mut filling = Filling {
-            posting,
-            headers,
-            bounds: self,
-            markers,
-            mss,
-            most_fpdus: match markers {
-                Markers::Off => L::FPDUS_PER_SEGMENT,
-                // tshark 4.0 takes some Writes for Sends otherwise; others may fail so too.
-                Markers::On => 1,
-            },
-            mulpdu: fpdu::mulpdu(mss, markers),
-            pool,
-            umem,
-            open: None,
-            filled: Filled::default(),
-            segments: 0,
-            fpdus: 0,
-            cost: 0,
-            end: None,
-            refused: None,
-        };
-        qp.transmit(context, &mut filling);
-        filling.close();
-        quantum.segments = filling.segments;
-        quantum.fpdus = filling.fpdus;
-        quantum.cost = filling.cost;
-        match filling.refused {
-            Some(refused) => Err(refused),
-            None => Ok(filling.end),
+    fn send_capacity(&self) -> SendCapacity {
+        match self {
+            Self::Tcp(posting) => posting.send_capacity(),
+            Self::Session(posting) => posting.send_capacity(),
+        }
+    }
+
+    /// Takes a segment with so many bytes, behind what is kept for headers.
+    #[inline(always)]
+    fn send(&mut self, frame: Frame, len: usize, sum: PartialSum) -> Result<(), Refused> {
+        match self {
+            Self::Tcp(posting) => {
+                let outgoing = Outgoing {
+                    buf: frame,
+                    len: len as u32,
+                    payload_sum: sum,
+                };
+                posting.send(outgoing).map_err(|refused| Refused {
+                    frame: refused.buf,
+                    why: Refusal::Tcp(refused.reason),
+                })
+            }
+            Self::Session(posting) => posting.send(frame).map_err(|(frame, why)| Refused {
+                frame,
+                why: Refusal::Session(why),
+            }),
         }
     }
 }
 
-impl PostSegments for Posting<'_, Frame> {
-    const FPDUS_PER_SEGMENT: usize = 64;
-
-    #[inline(always)]
-    fn send_capacity(&self) -> SendCapacity {
-        self.send_capacity()
-    }
-
-    #[inline(always)]
-    fn send(&mut self, frame: Frame, len: usize, sum: PartialSum) -> Result<(), Refused> {
-        let outgoing = Outgoing {
-            buf: frame,
-            len: len as u32,
-            payload_sum: sum,
-        };
-        self.send(outgoing).map_err(|refused| Refused {
-            why: refused.to_string(),
-            frame: refused.buf,
-        })
-    }
-}
-
-impl PostSegments for SessionPosting<'_> {
-    /// A chunk is one segment.
-    const FPDUS_PER_SEGMENT: usize = 1;
-
-    fn send_capacity(&self) -> SendCapacity {
-        self.send_capacity()
-    }
-
-    fn send(&mut self, frame: Frame, _: usize, _: PartialSum) -> Result<(), Refused> {
-        self.send(frame)
-            .map_err(|(frame, why)| Refused { frame, why })
-    }
-}
-
-impl<L: PostSegments> TxSegments for Filling<'_, L> {
+impl TxSegments for Filling<'_, '_> {
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         self.fits(FPDU_LEN_MIN) || self.may_begin()
@@ -325,7 +307,7 @@ impl<L: PostSegments> TxSegments for Filling<'_, L> {
     }
 }
 
-impl<L: PostSegments> Filling<'_, L> {
+impl Filling<'_, '_> {
     /// Whether the open segment has room for an FPDU of so many bytes.
     #[inline(always)]
     fn fits(&self, len: usize) -> bool {
@@ -341,7 +323,7 @@ impl<L: PostSegments> Filling<'_, L> {
         }
         if self.segments >= SEGMENTS_PER_TURN {
             self.end = Some(StopReason::More);
-        } else if self.cost >= self.bounds.allowed.credit {
+        } else if self.cost >= self.allowed.credit {
             self.end = Some(StopReason::DrrScheduler);
         }
         self.end.is_none()
@@ -364,7 +346,7 @@ impl<L: PostSegments> Filling<'_, L> {
         };
         // What the smallest MULPDU needs may be more than the EMSS; TCP judges that. And where a segment
         // may need a wide frame, this FPDU may have one of a chunk.
-        let most = mss.min(self.posting.send_capacity().room).max(len);
+        let most = mss.min(self.poster.send_capacity().room).max(len);
         let left = most.min(frame.capacity().saturating_sub(self.headers));
         debug_assert!(left >= len, "a frame for {len} bytes has room for {left}");
         self.filled.left = left;
@@ -375,17 +357,17 @@ impl<L: PostSegments> Filling<'_, L> {
     /// A frame for a segment that begins with an FPDU of so many bytes; why there is none, if so.
     #[inline(always)]
     fn frame_for(&mut self, len: usize) -> Result<Frame, StopReason> {
-        let send_capacity = self.posting.send_capacity();
+        let send_capacity = self.poster.send_capacity();
         if send_capacity.room < len {
             return Err(StopReason::Done);
         }
-        if self.segments >= self.bounds.room {
+        if self.segments >= self.room {
             return Err(StopReason::LinkFull);
         }
-        if self.segments >= self.bounds.allowance {
+        if self.segments >= self.allowance {
             return Err(StopReason::Macroflow);
         }
-        let spare = self.bounds.reserve.spare(self.pool, self.headers + len);
+        let spare = self.reserve.spare(self.pool, self.headers + len);
         if spare == 0 {
             return Err(StopReason::NoFrame);
         }
@@ -395,7 +377,7 @@ impl<L: PostSegments> Filling<'_, L> {
             return Err(StopReason::Done);
         }
         // The same for its client.
-        let held = self.bounds.allowed.held;
+        let held = self.allowed.held;
         if held.is_some_and(|held| held + self.segments >= spare) {
             return Err(StopReason::ClientsFrames);
         }
@@ -415,7 +397,7 @@ impl<L: PostSegments> Filling<'_, L> {
             return self.pool.free(frame);
         }
         frame.set_len(self.headers + filled.bytes);
-        if let Err(refused) = self.posting.send(frame, filled.bytes, filled.sum) {
+        if let Err(refused) = self.poster.send(frame, filled.bytes, filled.sum) {
             self.refused = Some(refused);
             self.end = Some(StopReason::Done);
             return;
@@ -424,7 +406,7 @@ impl<L: PostSegments> Filling<'_, L> {
         self.fpdus += filled.fpdus;
         self.cost += filled.bytes.max(filled.fpdus * COST_MIN);
         // The next segment may be the one that probes the path with another size (RFC 8899).
-        let mss = self.posting.send_capacity().mss;
+        let mss = self.poster.send_capacity().mss;
         if mss != self.mss {
             (self.mss, self.mulpdu) = (mss, fpdu::mulpdu(mss, self.markers));
         }
