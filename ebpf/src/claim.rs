@@ -15,6 +15,8 @@ pub(crate) const KEY_LEN: usize = 20;
 pub enum Protocol {
     /// TCP (6).
     Tcp,
+    /// SCTP (132).
+    Sctp,
 }
 
 impl Protocol {
@@ -22,6 +24,7 @@ impl Protocol {
     pub const fn number(self) -> u8 {
         match self {
             Protocol::Tcp => 6,
+            Protocol::Sctp => 132,
         }
     }
 }

@@ -3,7 +3,8 @@
  * Limits for strangers. A flood of segments that belong to no connection would take the time of the
  * one thread that serves all connections; here it costs a fraction of that.
  *
- * Segments of flows that the shard knows pass without a limit, but for SYNs. All others, and their
+ * Segments of flows that the shard knows pass without a limit, but for SYNs. SCTP's packets count as segments,
+ * and its INITs as SYNs. All others, and their
  * fragments, take a token each from a bucket of their kind and processor. A segment that finds the
  * bucket empty is dropped and remembered. When it comes again as a TCP retransmits (not sooner than
  * AGAIN_MIN after the one before), it takes a token from a second bucket. A flood from random sources
@@ -198,7 +199,7 @@ static __always_inline enum reason limit_fragment(__u64 now)
 /* What to do with a claimed segment that is whole. */
 static __always_inline enum reason limit(const struct found *found)
 {
-	int syn = (found->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	int syn = found->asks;
 	__u32 kind = syn ? SYNS : STRANGERS;
 	__u64 interval = syn ? RATES[SYNS].interval : RATES[STRANGERS].interval;
 	__u64 depth = syn ? RATES[SYNS].depth : RATES[STRANGERS].depth;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment from a claimed
- * address and port, and nothing else. The kernel has all ICMP as well, as ever.
+ * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment or SCTP packet from a
+ * claimed address and port, and nothing else. The kernel has all ICMP as well, as ever.
  *
  * A part of steer.bpf.c, whose table of claims it looks at.
  */
@@ -62,10 +62,10 @@ int icmp(struct __sk_buff *skb)
 	at += sizeof(error);
 	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
 		return LEAVE;
-	if (ip.version_ihl >> 4 != 4 || ip.protocol != IPPROTO_TCP ||
+	if (ip.version_ihl >> 4 != 4 || !is_steered(ip.protocol) ||
 	    be16(ip.fragment) & IPV4_OFFSET)
 		return LEAVE;
-	claim.protocol = IPPROTO_TCP;
+	claim.protocol = ip.protocol;
 	claim.version = 4;
 	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
 	return quoted(skb, at + (ip.version_ihl & 0xf) * 4, &claim);
@@ -99,9 +99,9 @@ int icmpv6(struct __sk_buff *skb)
 		protocol = fragment.next_header;
 		at += sizeof(fragment);
 	}
-	if (ip.version_class >> 4 != 6 || protocol != IPPROTO_TCP)
+	if (ip.version_class >> 4 != 6 || !is_steered(protocol))
 		return LEAVE;
-	claim.protocol = IPPROTO_TCP;
+	claim.protocol = protocol;
 	claim.version = 6;
 	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
 	return quoted(skb, at, &claim);

@@ -166,7 +166,9 @@ impl Program {
                 },
                 _ => SteeringError::from_aya(&self.interface, "claim an address and port", &error),
             })?;
-        if let Err(error) = self.ports.enter(&key) {
+        if protocol == Protocol::Tcp
+            && let Err(error) = self.ports.enter(&key)
+        {
             // It is found by the longer way.
             log::warn!("{}: table of claimed ports: {error}", self.interface);
         }
@@ -181,10 +183,11 @@ impl Program {
         port: u16,
     ) -> Result<(), SteeringError> {
         let key = claim::key(protocol, address, port)?;
-        let removed = self
-            .ports
-            .remove(&key)
-            .and_then(|()| self.claims.remove(&key));
+        let shorter = match protocol {
+            Protocol::Tcp => self.ports.remove(&key),
+            Protocol::Sctp => Ok(()),
+        };
+        let removed = shorter.and_then(|()| self.claims.remove(&key));
         match removed {
             Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
             Err(error) if find_errno(&error) == Some(libc::ENOENT) => Ok(()),

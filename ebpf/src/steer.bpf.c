@@ -6,8 +6,8 @@
  * Only the first fragment of a packet has the port. When it is claimed, the later ones of that
  * packet are taken too; those that come before it pass.
  *
- * Strangers are limited (flood.bpf.h): SYNs, fragments, and segments of flows that the shard does not
- * know. What is beyond a limit is dropped.
+ * Strangers are limited (flood.bpf.h): SYNs and INITs, fragments, and segments and packets of flows that the
+ * shard does not know. What is beyond a limit is dropped.
  *
  * Two entry points, because only kernels since 5.18 know frames of several buffers: `steer_frags`
  * (xdp.frags) and `steer` (xdp).
@@ -39,7 +39,7 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 
-/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h and linux/tcp.h, by bytes: bit-fields need no care. */
+/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h, linux/tcp.h and linux/sctp.h, by bytes: bit-fields need no care. */
 
 struct vlan {
 	__be16 tci;
@@ -88,6 +88,16 @@ struct tcp {
 	__be16 urgent;
 };
 
+struct sctp {
+	__be16 source;
+	__be16 destination;
+	__be32 tag;
+	__be32 checksum;
+};
+
+/* The type of an INIT, which is the first byte of its chunk, and alone in its packet. */
+#define SCTP_INIT 1
+
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET 0x1fff
 #define IPV6_MORE_FRAGMENTS 0x0001
@@ -129,7 +139,7 @@ struct {
 } CLAIMS SEC(".maps");
 
 /*
- * Of the claims of a port, one of each IP version: no address is all zeros. The others are in CLAIMS
+ * Of TCP's claims of a port, one of each IP version: no address is all zeros. The others are in CLAIMS
  * alone. A look into an array is a load, which the kernel puts into the program; one into a hash table
  * is a call that reads, hashes and compares a key.
  */
@@ -213,14 +223,16 @@ struct found {
 	/* The IP header: `struct ipv4` or `struct ipv6`, all in the frame. */
 	void *ip;
 	__u32 version;
+	__u32 protocol;
 	__u32 part;
 	/* Of the packet that it is a part of. */
 	__be32 id;
 	/* The local one, in the host's order; not of later fragments. */
 	__u32 port;
-	/* Both, as they are in the frame, and the flags; not of later fragments. */
+	/* Both, as they are in the frame; not of later fragments. */
 	__u32 ports;
-	__u32 flags;
+	/* It asks for a connection: a SYN without ACK, or an INIT. */
+	__u32 asks;
 };
 
 /* The transport header of a packet or first fragment: where it is and how long it may be. */
@@ -259,6 +271,11 @@ static __always_inline int has(const struct frame *frame, void *at, __u32 bytes)
 	return (__u64)(at - begin) + bytes <= bpf_xdp_get_buff_len(frame->ctx);
 }
 
+static __always_inline int is_steered(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_SCTP;
+}
+
 /* Fills all but the port. REDIRECTED means: look further. */
 static __always_inline enum reason parse_ipv4(const struct frame *frame, void *at,
 					      struct found *found, struct transport *transport)
@@ -275,7 +292,7 @@ static __always_inline enum reason parse_ipv4(const struct frame *frame, void *a
 	__u32 fragment = be16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET);
 
 	if (fragment) {
-		if (ip->protocol != IPPROTO_TCP)
+		if (!is_steered(ip->protocol))
 			return PASS_FRAGMENT;
 		found->part = fragment & IPV4_OFFSET ? LATER_FRAGMENT : FIRST_FRAGMENT;
 		found->id = ip->id;
@@ -314,7 +331,7 @@ static __always_inline enum reason parse_ipv6(const struct frame *frame, void *a
 		if ((void *)(fragment + 1) > frame->end || length < sizeof(*fragment))
 			return PASS_MALFORMED;
 		protocol = fragment->next_header;
-		if (protocol != IPPROTO_TCP)
+		if (!is_steered(protocol))
 			return PASS_FRAGMENT;
 		__u32 offset = be16(fragment->offset_more) & IPV6_OFFSET;
 		__u32 more = be16(fragment->offset_more) & IPV6_MORE_FRAGMENTS;
@@ -341,6 +358,22 @@ static __always_inline enum reason parse_ipv6(const struct frame *frame, void *a
 		return PASS_EXTENSION_HEADER;
 	}
 	transport->protocol = protocol;
+	return REDIRECTED;
+}
+
+/* A packet has one chunk at least, of which the type is looked at. */
+static __always_inline enum reason parse_sctp(const struct frame *frame,
+					      const struct transport *transport,
+					      struct found *found)
+{
+	struct sctp *sctp = transport->header;
+	__u8 *chunk = (void *)(sctp + 1);
+
+	if ((void *)(chunk + 1) > frame->end || transport->length <= sizeof(*sctp))
+		return PASS_MALFORMED;
+	found->port = be16(sctp->destination);
+	found->ports = *(__u32 *)sctp;
+	found->asks = *chunk == SCTP_INIT;
 	return REDIRECTED;
 }
 
@@ -381,10 +414,14 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 		return PASS_NOT_IP;
 	if (reason != REDIRECTED)
 		return reason;
-	if (transport.protocol != IPPROTO_TCP)
+	if (!is_steered(transport.protocol))
 		return PASS_OTHER_PROTOCOL;
+	found->protocol = transport.protocol;
+	keep(found->protocol);
 	if (found->part == LATER_FRAGMENT)
 		return REDIRECTED;
+	if (transport.protocol == IPPROTO_SCTP)
+		return parse_sctp(frame, &transport, found);
 
 	struct tcp *tcp = transport.header;
 
@@ -396,7 +433,7 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 		return PASS_MALFORMED;
 	found->port = be16(tcp->destination);
 	found->ports = *(__u32 *)tcp;
-	found->flags = tcp->flags;
+	found->asks = (tcp->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	return REDIRECTED;
 }
 
@@ -404,7 +441,7 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 static __always_inline int in_claims(const struct found *found)
 {
 	struct claim claim = {
-		.protocol = IPPROTO_TCP,
+		.protocol = found->protocol,
 		.version = found->version,
 		.port = be16(found->port),
 	};
@@ -419,6 +456,8 @@ static __always_inline int in_claims(const struct found *found)
 /* The same, by a shorter way for most. */
 static __always_inline int is_claimed(const struct found *found)
 {
+	if (found->protocol != IPPROTO_TCP)
+		return in_claims(found);
 	__u32 number = found->port;
 	struct port *port = bpf_map_lookup_elem(&PORTS, &number);
 
@@ -442,7 +481,7 @@ static __always_inline enum reason fragment(enum reason reason, const struct fou
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct packet packet = {
-		.protocol = IPPROTO_TCP,
+		.protocol = found->protocol,
 		.version = found->version,
 		.id = found->id,
 	};

@@ -141,7 +141,7 @@ impl Daemon {
         let all = context.inspect(Kind::Connections);
         let all = all.expect("the daemon tells its connections");
         let lives = |object: &&Object| match object {
-            Object::Connection(one) => one.tcp_state != "TIME-WAIT",
+            Object::Connection(one) => one.state != "TIME-WAIT",
             _ => false,
         };
         all.iter().filter(lives).count()

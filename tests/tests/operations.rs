@@ -119,7 +119,7 @@ fn an_operator_sees_who_is_connected_to_whom_and_ends_it() {
     let remote = pair.b.address(Family::V4, PORT).to_string();
     assert_eq!(connection["remote"], remote);
     assert_eq!(connection["stage"], "rdma");
-    assert_eq!(connection["tcp_state"], "ESTABLISHED");
+    assert_eq!(connection["state"], "ESTABLISHED");
     assert_eq!(connection["qp"], a.qp.num().0);
     assert!(connection["bytes_out"].as_u64() >= Some(1000));
     assert!(connection["rtt_us"].as_u64().is_some());

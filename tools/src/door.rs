@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rnic::{
     CongestionControl, Context, Daemon, Device, DeviceConfig, DeviceName, Driving, Limits,
-    Listener, Resource,
+    ListenOptions, Listener, Resource,
 };
 
 use crate::address::{self, Listen};
@@ -55,12 +55,12 @@ impl Door {
     pub fn listen(
         &self,
         at: &Listen,
-        backlog: u32,
+        options: ListenOptions,
         queue_pairs: u32,
     ) -> Result<(Context, Listener), ToolError> {
         address::first_usable(at.addresses(), |local| {
             let context = self.open(rnic::device_of(local), queue_pairs)?;
-            let listener = Listener::bind(&context, local, backlog)?;
+            let listener = Listener::bind_with(&context, local, options)?;
             Ok((context, listener))
         })
     }

@@ -1,11 +1,14 @@
-//! What a tool asks of its peer in the MPA start-up, and what it says of the answer.
+//! What a tool asks of its peer in the start-up, over which transport, and what it says of the answer.
 
 use clap::{Args, ValueEnum};
-use rnic::{MarkerUse, MpaOptions, RtrModes};
+use rnic::{MarkerUse, MpaOptions, RtrModes, Transport};
 
 /// The options that say so; each end has its own.
 #[derive(Clone, Debug, Args)]
 pub struct Mpa {
+    /// DDP over SCTP instead of TCP: both ends say so. It has no Markers and no CRC of its own, and needs none.
+    #[arg(long, conflicts_with_all = ["markers", "aligned", "no_crc"])]
+    sctp: bool,
     /// Ask for MPA Markers in what the peer sends, so that it can be placed out of order. Preferred,
     /// a client connects once more without them when it is rejected without private data, and a server
     /// asks for them only if the client does.
@@ -51,6 +54,11 @@ enum Rtr {
 }
 
 impl Mpa {
+    /// What DDP goes over.
+    pub fn transport(&self) -> Transport {
+        transport(self.sctp)
+    }
+
     /// The same as the library has it.
     pub fn options(&self) -> MpaOptions {
         let may = |rtr| self.rtr.is_empty() || self.rtr.contains(&rtr);
@@ -69,6 +77,14 @@ impl Mpa {
             },
             ..MpaOptions::default()
         }
+    }
+}
+
+/// What DDP goes over, by the flag that says so.
+pub fn transport(sctp: bool) -> Transport {
+    match sctp {
+        true => Transport::Sctp,
+        false => Transport::Tcp,
     }
 }
 

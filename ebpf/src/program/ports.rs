@@ -1,4 +1,4 @@
-//! The short way to a claim: by its port alone, an entry of an array in place of a hash table's.
+//! The short way to a claim of TCP's: by its port alone, an entry of an array in place of a hash table's.
 //!
 //! The table of claims is what counts. This one has, of the claims of a port, one of each IP version
 //! at most, and the program looks at the other when it does not find here what it looks for. So an

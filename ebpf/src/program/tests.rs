@@ -13,6 +13,7 @@ mod flood;
 mod fragments;
 mod icmp;
 mod limits;
+mod sctp;
 mod shared_ports;
 
 const OURS_V4: [u8; 4] = [198, 18, 0, 2];

@@ -170,7 +170,7 @@ pub use completion::{CompletionQueue, WorkCompletion, WorkError};
 pub use context::Context;
 pub use error::Error;
 pub use events::{ConnectionEvent, Established, EventSource};
-pub use listener::{AcceptOptions, ConnectionRequest, Listener};
+pub use listener::{AcceptOptions, ConnectionRequest, ListenOptions, Listener};
 pub use memory::{MemoryRegion, ProtectionDomain};
 pub use open::Daemon;
 pub use outstanding::Outstanding;
@@ -194,7 +194,7 @@ pub use rnic_device::{
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
     Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MemoryKind,
-    MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes,
+    MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes, Transport,
 };
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};

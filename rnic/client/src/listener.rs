@@ -19,6 +19,32 @@ use crate::wait::Deadline;
 /// How many ports of the kernel's choice are tried on all addresses.
 const PORT_ATTEMPTS: u32 = 8;
 
+/// How to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// How many requests may wait to be answered, for each address.
+    pub backlog: u32,
+    /// What DDP goes over. The port numbers of TCP and of SCTP are apart.
+    pub transport: Transport,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            backlog: 16,
+            transport: Transport::Tcp,
+        }
+    }
+}
+
+setters! {
+    ListenOptions {
+        backlog: u32,
+        transport: Transport,
+    }
+}
+
 /// A local address and port on which peers may connect, or all addresses of the device with one port.
 /// Dropping it resets requests that wait.
 #[derive(Debug)]
@@ -45,13 +71,29 @@ impl Listener {
     /// # Errors
     /// [`Error::Refused`]: the address is not the device's, or the port is in use. [`Error::Address`].
     pub fn bind(context: &Context, local: impl ToSocketAddrs, backlog: u32) -> Result<Self, Error> {
-        first_of(local, |local| Self::bind_to(context, local, backlog))
+        Self::bind_with(context, local, ListenOptions::default().backlog(backlog))
     }
 
-    fn bind_to(context: &Context, local: SocketAddr, backlog: u32) -> Result<Self, Error> {
+    /// As [`Self::bind`], with all options.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_with(
+        context: &Context,
+        local: impl ToSocketAddrs,
+        options: ListenOptions,
+    ) -> Result<Self, Error> {
+        first_of(local, |local| Self::bind_to(context, local, options))
+    }
+
+    fn bind_to(
+        context: &Context,
+        local: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Self, Error> {
         if !local.ip().is_unspecified() {
             let mut listener = Self::nowhere(context, local);
-            listener.add(local, backlog)?;
+            listener.add(local, options)?;
             listener.local = listener.places[0].local;
             return Ok(listener);
         }
@@ -60,7 +102,7 @@ impl Listener {
         let addresses: Vec<_> = device.addresses.into_iter().filter(of_family).collect();
         let mut attempts = 1;
         loop {
-            match Self::on_all(context, local, &addresses, backlog) {
+            match Self::on_all(context, local, &addresses, options) {
                 // The port that the kernel chose for the first address is taken on another.
                 Err(Error::Refused(refusal))
                     if refusal.code == RefusalCode::PortInUse
@@ -90,11 +132,11 @@ impl Listener {
         context: &Context,
         wildcard: SocketAddr,
         addresses: &[IpAddr],
-        backlog: u32,
+        options: ListenOptions,
     ) -> Result<Self, Error> {
         let mut listener = Self::nowhere(context, wildcard);
         for address in addresses {
-            match listener.add(SocketAddr::new(*address, listener.local.port()), backlog) {
+            match listener.add(SocketAddr::new(*address, listener.local.port()), options) {
                 Ok(port) => listener.local.set_port(port),
                 // It went meanwhile.
                 Err(Error::Refused(refusal)) if refusal.code == RefusalCode::AddressNotLocal => {
@@ -115,14 +157,14 @@ impl Listener {
     }
 
     /// Listens on one more address; the port.
-    fn add(&mut self, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
+    fn add(&mut self, local: SocketAddr, options: ListenOptions) -> Result<u16, Error> {
         let boxes = || self.context.events().boxes();
         boxes().begin_listen();
         let reply = self.context.request(
             &Request::Listen {
                 local,
-                backlog,
-                transport: Transport::Tcp,
+                backlog: options.backlog,
+                transport: options.transport,
             },
             &[],
         );

@@ -83,7 +83,9 @@ setters! {
 pub struct ConnectOptions {
     /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
-    /// What to ask of the peer in the MPA start-up.
+    /// What DDP goes over: that of the peer's listener.
+    pub transport: Transport,
+    /// What to ask of the peer in the start-up.
     pub mpa: MpaOptions,
     /// The local address, when the route's own choice isn't wanted.
     pub local: Option<IpAddr>,
@@ -98,6 +100,7 @@ impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             private_data: Vec::new(),
+            transport: Transport::Tcp,
             mpa: MpaOptions::default(),
             local: None,
             local_port: 0,
@@ -109,6 +112,7 @@ impl Default for ConnectOptions {
 setters! {
     ConnectOptions {
         private_data: impl Into<Vec<u8>>,
+        transport: Transport,
         mpa: MpaOptions,
         local: impl Into<Option<IpAddr>>,
         local_port: u16,
@@ -357,6 +361,7 @@ impl QueuePair {
     fn start_connect_to(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
         let ConnectOptions {
             private_data,
+            transport,
             mpa,
             local,
             local_port,
@@ -368,7 +373,7 @@ impl QueuePair {
             remote,
             local,
             local_port,
-            transport: Transport::Tcp,
+            transport,
             mpa,
             private_data,
         };

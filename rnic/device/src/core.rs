@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::Sender;
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode};
+use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
 use rnic_ipc::heap;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_net::Vlans;
@@ -24,7 +24,7 @@ use crate::host::Sockets;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::host::ports::{Claims, PortSpace, Ports, Stamp};
+use crate::host::ports::{Claims, LocalPort, PortSpace, Ports, Stamp};
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::refuse;
@@ -86,22 +86,32 @@ pub(crate) struct Core {
 pub(crate) struct Claimed(pub(crate) Option<Steering>);
 
 impl Claims for Claimed {
-    fn claim(&mut self, local: SocketAddr) -> Result<(), String> {
+    fn claim(&mut self, at: LocalPort) -> Result<(), String> {
+        let local = at.local;
         let steering = self.0.as_mut().filter(|_| is_on_links(local));
         let Some(steering) = steering else {
             return Ok(());
         };
         steering
-            .claim(Protocol::Tcp, local.ip(), local.port())
+            .claim(protocol(at.transport), local.ip(), local.port())
             .map_err(|error| error.to_string())
     }
 
-    fn release(&mut self, local: SocketAddr) {
+    fn release(&mut self, at: LocalPort) {
+        let local = at.local;
         let steering = self.0.as_mut().filter(|_| is_on_links(local));
         let Some(steering) = steering else { return };
-        if let Err(error) = steering.release(Protocol::Tcp, local.ip(), local.port()) {
+        let released = steering.release(protocol(at.transport), local.ip(), local.port());
+        if let Err(error) = released {
             log::warn!("{local} can't be removed from the steering program: {error}");
         }
+    }
+}
+
+fn protocol(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Sctp => Protocol::Sctp,
     }
 }
 
@@ -315,7 +325,10 @@ impl Core {
                     self.client_event(client, Event::RequestGone { listener, request });
                 }
             }
-            ShardEvent::Released { local, .. } => self.ports.released(local, told.stamp),
+            ShardEvent::Released { transport, local } => {
+                let at = LocalPort::new(transport, local);
+                self.ports.released(at, told.stamp);
+            }
             ShardEvent::PathDoubtful { local, remote } => self.stale_neighbors.add(local, remote),
             ShardEvent::PeerRefused {
                 client,
@@ -486,7 +499,8 @@ impl Core {
             Step::Listener(removal) => {
                 let listener = *removal.listener();
                 log_refusal("a listener", self.execute(Command::Unlisten { listener }));
-                self.ports.unlistened(*removal.local());
+                let at = LocalPort::new(*removal.transport(), *removal.local());
+                self.ports.unlistened(at);
             }
             Step::Qp(removal) => {
                 log_refusal(

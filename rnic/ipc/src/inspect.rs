@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Access, CONTROL_MESSAGE_MAX, MemoryKind, QpState};
+use crate::control::{Access, CONTROL_MESSAGE_MAX, MemoryKind, QpState, Transport};
 use crate::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 
 #[cfg(test)]
@@ -135,10 +135,12 @@ pub struct ConnectionInfo {
     pub local: SocketAddr,
     /// The peer's end.
     pub remote: SocketAddr,
+    /// What DDP goes over.
+    pub transport: Transport,
     /// What it is for at present.
     pub stage: Stage,
-    /// TCP's state (RFC 9293 section 3.3.2).
-    pub tcp_state: String,
+    /// TCP's state (RFC 9293 section 3.3.2), or that of the SCTP association (RFC 9260 section 4).
+    pub state: String,
     /// Smoothed round trip time in microseconds; none before the first measurement.
     pub rtt_us: Option<u64>,
     /// Its mean deviation in microseconds.
@@ -261,6 +263,8 @@ pub struct ListenerInfo {
     pub listener: ListenerId,
     /// Whose.
     pub client: ClientId,
+    /// What DDP goes over.
+    pub transport: Transport,
     /// Where it listens.
     pub local: SocketAddr,
 }

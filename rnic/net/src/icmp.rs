@@ -1,8 +1,8 @@
-//! ICMP and ICMPv6 errors about segments of ours (RFC 792, RFC 1191, RFC 4443, RFC 9293 section
-//! 3.9.2.2): which connection they quote, and what is wrong.
+//! ICMP and ICMPv6 errors about packets of ours (RFC 792, RFC 1191, RFC 4443, RFC 9293 section
+//! 3.9.2.2, RFC 9260 section 10): which connection they quote, and what is wrong.
 //!
-//! Whoever likes may send one. That it quotes a connection of ours, and a segment that is under way,
-//! is for TCP to check; what there is to believe of it too.
+//! Whoever likes may send one. That it quotes a connection of ours, and what is under way, is for TCP and
+//! SCTP to check; what there is to believe of it too.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use userspace_tcp::{IcmpError, SeqNum};
 
 use super::{
     FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
-    Protocol,
+    Protocol, SCTP_HEADER,
 };
 
 #[cfg(test)]
@@ -43,20 +43,43 @@ const PARAMETER_PROBLEM_V6: u8 = 4;
 /// Codes of "destination unreachable" (RFC 4443 section 3.1).
 const PROHIBITED_V6: u8 = 1;
 const PORT_UNREACHABLE_V6: u8 = 4;
+/// Code of "parameter problem" for an unrecognized next header (RFC 4443 section 3.4).
+const UNRECOGNIZED_HEADER_V6: u8 = 1;
+/// The type of SCTP's INIT chunk.
+const SCTP_INIT: u8 = 1;
 
-/// An error about a TCP segment.
+/// An error about a TCP segment or an SCTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpReport {
-    /// The segment's ends; we sent it, if it is true: `local` is its source.
+    /// Its ends; we sent it, if it is true: `local` is its source.
     pub tuple: FourTuple,
-    /// Its sequence number.
-    pub seq: SeqNum,
+    /// What tells whether we did.
+    pub quoted: Quoted,
     /// What is wrong.
     pub error: IcmpError,
 }
 
+/// What an error quotes behind the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quoted {
+    /// A TCP segment.
+    Segment {
+        /// Its sequence number.
+        seq: SeqNum,
+    },
+    /// An SCTP packet.
+    Packet {
+        /// Its Verification Tag.
+        tag: u32,
+        /// The Initiate Tag, if it is quoted and an INIT's.
+        init_tag: Option<u32>,
+        /// The peer's host does not know SCTP.
+        no_protocol: bool,
+    },
+}
+
 /// Reads an IPv4 packet with an ICMP message, as a raw socket gives it. None when it is no error
-/// about a TCP segment, is damaged, or was not sent to where the segment came from.
+/// about a TCP segment or SCTP packet, is damaged, or was not sent to where that came from.
 pub fn parse_icmp(packet: &[u8]) -> Option<IcmpReport> {
     let outer = V4::parse(packet)?;
     let message = packet.get(outer.header..outer.total)?;
@@ -83,15 +106,19 @@ pub fn parse_icmp(packet: &[u8]) -> Option<IcmpReport> {
     };
     let quoted = message.get(ICMP_HEADER..)?;
     let ip = V4::parse(quoted)?;
-    if ip.protocol != Protocol::Tcp.number() || ip.source != outer.destination || !ip.is_first {
+    if ip.source != outer.destination || !ip.is_first {
         return None;
     }
-    let tcp = quoted.get(ip.header..)?;
-    report(ip.source.into(), ip.destination.into(), tcp, error)
+    let what = Quote {
+        protocol: ip.protocol,
+        no_protocol: (kind, code) == (UNREACHABLE, PROTOCOL_UNREACHABLE),
+        bytes: quoted.get(ip.header..)?,
+    };
+    report(ip.source.into(), ip.destination.into(), &what, error)
 }
 
 /// Reads an ICMPv6 message, as a raw socket gives it, which has checked the checksum. None when it
-/// is no error about a TCP segment.
+/// is no error about a TCP segment or SCTP packet.
 pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
     let [kind, code] = array(message, 0)?;
     let error = match kind {
@@ -116,28 +143,57 @@ pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
         }
         header += FRAGMENT_HEADER;
     }
-    if version >> 4 != 6 || protocol != Protocol::Tcp.number() {
+    if version >> 4 != 6 {
         return None;
     }
     let source = Ipv6Addr::from(array::<16>(quoted, 8)?);
     let destination = Ipv6Addr::from(array::<16>(quoted, 24)?);
-    report(
-        source.into(),
-        destination.into(),
-        quoted.get(header..)?,
-        error,
-    )
+    let what = Quote {
+        protocol,
+        no_protocol: (kind, code) == (PARAMETER_PROBLEM_V6, UNRECOGNIZED_HEADER_V6),
+        bytes: quoted.get(header..)?,
+    };
+    report(source.into(), destination.into(), &what, error)
 }
 
-/// Of the first eight bytes of a segment, which every error quotes (RFC 792).
-fn report(local: IpAddr, remote: IpAddr, tcp: &[u8], error: IcmpError) -> Option<IcmpReport> {
-    let local = Endpoint::new(local, u16::from_be_bytes(array(tcp, 0)?));
-    let remote = Endpoint::new(remote, u16::from_be_bytes(array(tcp, 2)?));
+/// A packet's first bytes behind the IP header, eight at least (RFC 792).
+struct Quote<'a> {
+    protocol: u8,
+    /// The error says that its protocol is not known.
+    no_protocol: bool,
+    bytes: &'a [u8],
+}
+
+fn report(
+    local: IpAddr,
+    remote: IpAddr,
+    quote: &Quote<'_>,
+    error: IcmpError,
+) -> Option<IcmpReport> {
+    let bytes = quote.bytes;
+    let local = Endpoint::new(local, u16::from_be_bytes(array(bytes, 0)?));
+    let remote = Endpoint::new(remote, u16::from_be_bytes(array(bytes, 2)?));
+    let word = u32::from_be_bytes(array(bytes, 4)?);
+    let quoted = match Protocol::of_number(quote.protocol)? {
+        Protocol::Tcp => Quoted::Segment { seq: SeqNum(word) },
+        Protocol::Sctp => Quoted::Packet {
+            tag: word,
+            init_tag: init_tag(bytes),
+            no_protocol: quote.no_protocol,
+        },
+    };
     Some(IcmpReport {
         tuple: FourTuple { local, remote },
-        seq: SeqNum(u32::from_be_bytes(array(tcp, 4)?)),
+        quoted,
         error,
     })
+}
+
+/// The Initiate Tag of a packet that begins with an INIT.
+fn init_tag(packet: &[u8]) -> Option<u32> {
+    let [kind] = array(packet, SCTP_HEADER)?;
+    let tag = array(packet, SCTP_HEADER + 4)?;
+    (kind == SCTP_INIT).then(|| u32::from_be_bytes(tag))
 }
 
 /// What an IPv4 header tells, whether or not all of its packet is there.
@@ -145,7 +201,7 @@ struct V4 {
     header: usize,
     total: usize,
     protocol: u8,
-    /// Not a later fragment: TCP's ports are behind the header.
+    /// Not a later fragment: ports are behind the header.
     is_first: bool,
     source: Ipv4Addr,
     destination: Ipv4Addr,

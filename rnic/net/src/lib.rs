@@ -41,7 +41,7 @@ use std::net::IpAddr;
 pub use emit::{Payload, emit, write_segment};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
-pub use icmp::{IcmpReport, parse_icmp, parse_icmpv6};
+pub use icmp::{IcmpReport, Quoted, parse_icmp, parse_icmpv6};
 pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
 pub use peers::{AllowList, ListOwner, PeerRules};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{Access, QpAttributes};
+use rnic_ipc::control::{Access, QpAttributes, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
@@ -122,6 +122,8 @@ grants! {
         client: ClientId,
         /// Its name.
         listener: ListenerId,
+        /// What DDP goes over.
+        transport: Transport,
         /// Requests that may wait.
         backlog: u32,
     }
@@ -129,6 +131,8 @@ grants! {
     ListenerRemoval {
         /// Its name.
         listener: ListenerId,
+        /// What DDP goes over.
+        transport: Transport,
         /// Where it listened.
         local: SocketAddr,
     }

@@ -21,7 +21,7 @@ pub use regions::STAGS_MAX;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{MemoryKind, QpAttributes, Refusal};
+use rnic_ipc::control::{MemoryKind, QpAttributes, Refusal, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, PdId};
 use rnic_proto::Stag;
 
@@ -100,6 +100,7 @@ struct Qp {
 
 #[derive(Debug)]
 struct Listener {
+    transport: Transport,
     /// Known when the listener is there.
     local: Option<SocketAddr>,
 }

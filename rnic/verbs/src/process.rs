@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rnic::{Context, Daemon, DeviceConfig, DeviceName, Driving};
+use rnic::{Context, Daemon, DeviceConfig, DeviceName, Driving, Transport};
 use rustix::io::Errno;
 
 use crate::device::Device;
@@ -63,6 +63,18 @@ impl Process {
             Ok(_) => own,
             // SAFETY: what another thread of this process leaked at the same time.
             Err(others) => unsafe { &*others },
+        }
+    }
+
+    /// What DDP goes over, for programs that know of no choice: `RNIC_TRANSPORT`.
+    pub(crate) fn transport() -> Outcome<Transport> {
+        match std::env::var("RNIC_TRANSPORT").as_deref() {
+            Err(std::env::VarError::NotPresent) | Ok("" | "tcp") => Ok(Transport::Tcp),
+            Ok("sctp") => Ok(Transport::Sctp),
+            other => Err(Fail::of(
+                Errno::INVAL,
+                format!("RNIC_TRANSPORT is {other:?}; tcp and sctp are known"),
+            )),
         }
     }
 

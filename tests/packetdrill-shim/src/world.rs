@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::time::Duration;
 
 use libc::c_int;
-use rnic_net::{Identification, PathDefaults};
+use rnic_net::{Identification, PathDefaults, Quoted};
 use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::{ConnId, ConnOptions, Event, Segment, Stack, Transmit};
 
@@ -150,9 +150,10 @@ impl World {
             if let Ok(segment) = Segment::parse(&frame[tcp]) {
                 self.receive_segment(parsed.tuple, &segment.with_ecn(parsed.ecn));
             }
-        } else if let Some(report) = packets::icmp(datagram) {
-            self.stack
-                .icmp(self.now, report.tuple, report.seq, report.error);
+        } else if let Some(report) = packets::icmp(datagram)
+            && let Quoted::Segment { seq } = report.quoted
+        {
+            self.stack.icmp(self.now, report.tuple, seq, report.error);
         }
         self.settle();
     }

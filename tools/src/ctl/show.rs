@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rnic::inspect::{Kind, Object, Scope};
-use rnic::{Access, ClientId};
+use rnic::inspect::{ConnectionInfo, Kind, Object, Scope};
+use rnic::{Access, ClientId, Transport};
 use serde_json::Value;
 
 use super::table::Table;
@@ -144,8 +144,16 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "QP",
             "client",
         ],
-        Kind::Listeners => &["listener", "local", "client"],
+        Kind::Listeners => &["listener", "over", "local", "client"],
         Kind::Limits => &["scope", "limit", "held", "most"],
+    }
+}
+
+/// Of TCP, which most have, only what it is in.
+fn state(connection: &ConnectionInfo) -> String {
+    match connection.transport {
+        Transport::Tcp => connection.state.clone(),
+        Transport::Sctp => format!("SCTP {}", connection.state),
     }
 }
 
@@ -178,7 +186,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             one.stage.name().to_owned(),
             programs.owner(one.client),
             maybe(one.qp),
-            one.tcp_state.clone(),
+            state(one),
             maybe(one.rtt_us),
             one.cwnd.to_string(),
             one.in_flight.to_string(),
@@ -222,6 +230,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
         ],
         Object::Listener(one) => vec![
             one.listener.to_string(),
+            one.transport.to_string(),
             one.local.to_string(),
             programs.owner(Some(one.client)),
         ],

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic::{Access, ConnectOptions, Context, MpaOptions, ProtectionDomain, RemoteMemory, WcStatus};
+use rnic::{Access, ConnectOptions, Context, ProtectionDomain, RemoteMemory, WcStatus};
 use serde::Serialize;
 
 use super::bandwidth::{self, Span};
@@ -40,7 +40,7 @@ pub struct Outcome {
 pub fn run(
     context: &Context,
     remote: SocketAddr,
-    mpa: MpaOptions,
+    options: ConnectOptions,
     plan: Plan,
     span: Span,
     waiting: Waiting,
@@ -70,10 +70,8 @@ pub fn run(
         }
         Operation::Write | Operation::Read | Operation::Send => {}
     }
-    let options = ConnectOptions::default()
-        .private_data(plan.encode())
-        .mpa(mpa)
-        .timeout(patience);
+    let mpa = options.mpa;
+    let options = options.private_data(plan.encode()).timeout(patience);
     let established = end.qp.connect(remote, options)?;
     crate::mpa::note_refused(&mpa, &established.mpa);
     let memory: RemoteMemory = decode_answer(&established.private_data, plan.span)

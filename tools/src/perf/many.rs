@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rnic::{
     AcceptOptions, Access, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain,
-    QueuePair, RemoteMemory, WorkRequest, WrOpcode,
+    QueuePair, RemoteMemory, Transport, WorkRequest, WrOpcode,
 };
 use serde::Serialize;
 
@@ -48,6 +48,8 @@ pub struct Load {
     pub alone: Option<u32>,
     /// How long to measure.
     pub duration: Duration,
+    /// What DDP goes over.
+    pub transport: Transport,
 }
 
 impl Load {
@@ -246,6 +248,7 @@ impl Active {
         notes.expect(&end)?;
         let options = ConnectOptions::default()
             .private_data(plan.encode())
+            .transport(load.transport)
             .timeout(patience);
         let established = end.qp.connect(remote, options.clone())?;
         let memory_there = decode_answer(&established.private_data, span)

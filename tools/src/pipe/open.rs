@@ -68,7 +68,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
     let queues = Sockets::queues(&interface)?;
     let sizes = Sizes::of(settings, mss, queues)?;
 
-    let reservation = Reservation::take(local, interface.index)?;
+    let reservation = Reservation::take(rnic::Transport::Tcp, local, interface.index)?;
     let local = reservation.local();
     let mut steering = attach(&interface, settings.mode, &FloodLimits::NONE)?;
     let mode = steering.mode().to_string();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_net::{IcmpReport, Path, TCP_HEADER};
+use rnic_net::{IcmpReport, Path, Quoted, TCP_HEADER};
 use rnic_xsk::Frame;
 use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::stream::{ByteReader, ByteWriter};
@@ -163,7 +163,9 @@ impl Tcp {
         frames: &mut Frames,
         paths: &mut Paths,
     ) {
-        self.stack.icmp(now, report.tuple, report.seq, report.error);
+        if let Quoted::Segment { seq } = report.quoted {
+            self.stack.icmp(now, report.tuple, seq, report.error);
+        }
         self.take_events(frames, paths);
     }
 

@@ -1,7 +1,7 @@
-//! TCP ports, taken in the kernel and in steering for as long as the RNIC uses them.
+//! Ports of TCP and SCTP, taken in the kernel and in steering for as long as the RNIC uses them.
 //!
 //! A port is taken in the kernel by a socket that is bound and never listens, so that no program
-//! of the host gets the same one. Then steering takes its frames. Both end in the opposite order
+//! of the host gets the same one. A kernel without SCTP has no ports of it. Then steering takes its frames. Both end in the opposite order
 //! when the shard says that nothing uses the port any more.
 //!
 //! A shard's word that a port is free may cross with a new use of the port that it has not seen
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::control::{Refusal, RefusalCode, Transport};
 
-use super::reservation::{Reservation, in_use};
+use super::reservation::{Reservation, in_use, kernel_has};
 
 /// Ports of our own choice: the dynamic ones (RFC 6335 section 6).
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
@@ -26,9 +26,24 @@ pub(crate) struct Stamp(pub(crate) u64);
 /// Takes frames of a local address and port away from the kernel, and gives them back.
 pub(crate) trait Claims: Send {
     /// Takes them.
-    fn claim(&mut self, local: SocketAddr) -> Result<(), String>;
+    fn claim(&mut self, at: LocalPort) -> Result<(), String>;
     /// Gives them back.
-    fn release(&mut self, local: SocketAddr);
+    fn release(&mut self, at: LocalPort);
+}
+
+/// A port of one protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LocalPort {
+    pub(crate) transport: Transport,
+    /// The address and port alone.
+    pub(crate) local: SocketAddr,
+}
+
+impl LocalPort {
+    pub(crate) fn new(transport: Transport, local: SocketAddr) -> Self {
+        let local = SocketAddr::new(local.ip(), local.port());
+        Self { transport, local }
+    }
 }
 
 /// Whom the RNIC shares its ports with.
@@ -52,7 +67,7 @@ struct Inner<C> {
     space: PortSpace,
     /// Where the next port of our own choice is looked for first.
     next: u16,
-    entries: HashMap<SocketAddr, Entry>,
+    entries: HashMap<LocalPort, Entry>,
 }
 
 #[derive(Debug)]
@@ -75,14 +90,14 @@ struct Entry {
 #[derive(Debug)]
 #[must_use = "say what the shard answered, or the port stays taken"]
 pub(crate) struct Reserved {
-    local: SocketAddr,
+    at: LocalPort,
     listener: bool,
 }
 
 impl Reserved {
     /// The address with the port that was taken.
     pub(crate) fn local(&self) -> SocketAddr {
-        self.local
+        self.at.local
     }
 }
 
@@ -100,37 +115,32 @@ impl<C: Claims> Ports<C> {
 
     /// Takes a port to listen on; port 0 takes one of the kernel's choice. A port that an earlier
     /// listener left connections on may be taken again.
-    pub(crate) fn listen(&self, local: SocketAddr, scope: u32) -> Result<Reserved, Refusal> {
-        let local = plain(local);
+    pub(crate) fn listen(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
         let mut inner = self.lock();
-        if let Some(entry) = inner.entries.get_mut(&local) {
+        if let Some(entry) = inner.entries.get_mut(&at) {
             if entry.listener || !entry.was_listener {
                 return Err(in_use(
-                    local,
+                    at.local,
                     "this RNIC listens there or connects from there already",
                 ));
             }
             entry.listener = true;
             entry.pending += 1;
-            return Ok(Reserved {
-                local,
-                listener: true,
-            });
+            return Ok(Reserved { at, listener: true });
         }
-        inner.take(local, scope, true)
+        inner.take(at, scope, true)
     }
 
     /// Takes a port to connect from, that nothing else has; port 0 takes one of the kernel's choice.
-    pub(crate) fn connect(&self, local: SocketAddr, scope: u32) -> Result<Reserved, Refusal> {
-        let local = plain(local);
+    pub(crate) fn connect(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
         let mut inner = self.lock();
-        if inner.entries.contains_key(&local) {
+        if inner.entries.contains_key(&at) {
             return Err(in_use(
-                local,
+                at.local,
                 "this RNIC listens there, or has or had a connection from there",
             ));
         }
-        inner.take(local, scope, false)
+        inner.take(at, scope, false)
     }
 
     /// The shard uses the port since `stamp`.
@@ -145,7 +155,7 @@ impl<C: Claims> Ports<C> {
 
     fn answered(&self, reserved: Reserved, used: Option<Stamp>) {
         let mut inner = self.lock();
-        if let Some(entry) = inner.entries.get_mut(&reserved.local) {
+        if let Some(entry) = inner.entries.get_mut(&reserved.at) {
             entry.pending = entry.pending.saturating_sub(1);
             match used {
                 Some(_) => entry.used = entry.used.max(used),
@@ -153,24 +163,23 @@ impl<C: Claims> Ports<C> {
                 None => {}
             }
         }
-        inner.release_if_unused(reserved.local);
+        inner.release_if_unused(reserved.at);
     }
 
     /// A listener is gone; connections may still have the port.
-    pub(crate) fn unlistened(&self, local: SocketAddr) {
-        if let Some(entry) = self.lock().entries.get_mut(&plain(local)) {
+    pub(crate) fn unlistened(&self, at: LocalPort) {
+        if let Some(entry) = self.lock().entries.get_mut(&at) {
             entry.listener = false;
         }
     }
 
     /// The shard says that at `stamp` nothing used the port.
-    pub(crate) fn released(&self, local: SocketAddr, stamp: Stamp) {
-        let local = plain(local);
+    pub(crate) fn released(&self, at: LocalPort, stamp: Stamp) {
         let mut inner = self.lock();
-        if let Some(entry) = inner.entries.get_mut(&local) {
+        if let Some(entry) = inner.entries.get_mut(&at) {
             entry.released = entry.released.max(Some(stamp));
         }
-        inner.release_if_unused(local);
+        inner.release_if_unused(at);
     }
 
     /// What takes the frames.
@@ -190,18 +199,20 @@ impl<C: Claims> Ports<C> {
 }
 
 impl<C: Claims> Inner<C> {
-    fn take(&mut self, local: SocketAddr, scope: u32, listener: bool) -> Result<Reserved, Refusal> {
-        let (local, reservation) = match self.space {
-            PortSpace::Kernel => {
-                let reservation = Reservation::take(local, scope)?;
-                (reservation.local(), Some(reservation))
+    fn take(&mut self, at: LocalPort, scope: u32, listener: bool) -> Result<Reserved, Refusal> {
+        let (at, reservation) = match self.space {
+            PortSpace::Kernel if kernel_has(at.transport) => {
+                let reservation = Reservation::take(at.transport, at.local, scope)?;
+                let at = LocalPort::new(at.transport, reservation.local());
+                (at, Some(reservation))
             }
-            PortSpace::Own => (self.named(local)?, None),
+            PortSpace::Kernel | PortSpace::Own => (self.named(at)?, None),
         };
-        self.claims.claim(local).map_err(|found| Refusal {
+        self.claims.claim(at).map_err(|found| Refusal {
             code: RefusalCode::Host,
             message: format!(
-                "the frames to {local} asked of the steering program, but it refused: {found}"
+                "the frames to {} asked of the steering program, but it refused: {found}",
+                at.local
             ),
         })?;
         let entry = Entry {
@@ -212,17 +223,18 @@ impl<C: Claims> Inner<C> {
             used: None,
             released: None,
         };
-        self.entries.insert(local, entry);
-        Ok(Reserved { local, listener })
+        self.entries.insert(at, entry);
+        Ok(Reserved { at, listener })
     }
 
     /// The address with a port that nothing of ours has, if it names none.
-    fn named(&mut self, local: SocketAddr) -> Result<SocketAddr, Refusal> {
+    fn named(&mut self, at: LocalPort) -> Result<LocalPort, Refusal> {
+        let LocalPort { transport, local } = at;
         if local.port() != 0 {
-            return Ok(local);
+            return Ok(at);
         }
         for _ in DYNAMIC {
-            let port = SocketAddr::new(local.ip(), self.next);
+            let port = LocalPort::new(transport, SocketAddr::new(local.ip(), self.next));
             self.next = match self.next < *DYNAMIC.end() {
                 true => self.next + 1,
                 false => *DYNAMIC.start(),
@@ -235,21 +247,16 @@ impl<C: Claims> Inner<C> {
     }
 
     /// Gives the port back when nothing uses it, or is about to.
-    fn release_if_unused(&mut self, local: SocketAddr) {
+    fn release_if_unused(&mut self, at: LocalPort) {
         let free = self
             .entries
-            .get(&local)
+            .get(&at)
             .is_some_and(|entry| entry.pending == 0 && entry.released >= entry.used);
         if free {
-            self.claims.release(local);
-            self.entries.remove(&local);
+            self.claims.release(at);
+            self.entries.remove(&at);
         }
     }
-}
-
-/// Address and port alone.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip(), address.port())
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! A TCP port, taken in the kernel: a socket that is bound and never listens, so that no program of
+//! A port of TCP or SCTP, taken in the kernel: a socket that is bound and never listens, so that no program of
 //! the host gets the same one.
 
 use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 
-use rnic_ipc::control::{Refusal, RefusalCode};
+use rnic_ipc::control::{Refusal, RefusalCode, Transport};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 
 /// A port that is ours until this is dropped.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Binds a TCP socket that never listens; port 0 takes one of the kernel's choice. No
+    /// Binds a socket that never listens; port 0 takes one of the kernel's choice. No
     /// SO_REUSEADDR: the port is ours alone. `scope` is the interface's index, which a link-local
     /// address means nothing without. The caller has seen that the interface has the address. An IPv6
     /// address is taken also before duplicate address detection is done (IPV6_FREEBIND): the listener must be
@@ -25,7 +25,11 @@ impl Reservation {
     /// # Errors
     ///
     /// When another program has the port, or the kernel has not the address.
-    pub fn take(local: SocketAddr, scope: u32) -> Result<Self, Refusal> {
+    pub fn take(transport: Transport, local: SocketAddr, scope: u32) -> Result<Self, Refusal> {
+        let protocol = match transport {
+            Transport::Tcp => ipproto::TCP,
+            Transport::Sctp => ipproto::SCTP,
+        };
         let (family, address) = match local {
             SocketAddr::V4(_) => (AddressFamily::INET, local),
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => (
@@ -35,9 +39,13 @@ impl Reservation {
             SocketAddr::V6(_) => (AddressFamily::INET6, local),
         };
         let refused = |errno| refused(local, errno);
-        let socket =
-            rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .map_err(refused)?;
+        let socket = rustix::net::socket_with(
+            family,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            Some(protocol),
+        )
+        .map_err(refused)?;
         if local.is_ipv6() {
             rustix::net::sockopt::set_ipv6_freebind(&socket, true).map_err(refused)?;
         }
@@ -56,12 +64,21 @@ impl Reservation {
     }
 }
 
+/// Whether the kernel has ports of this protocol now. Its SCTP is a module, which is never loaded for this: without it
+/// no program of the host has such a port.
+pub(super) fn kernel_has(transport: Transport) -> bool {
+    match transport {
+        Transport::Tcp => true,
+        Transport::Sctp => std::path::Path::new("/proc/self/net/sctp").exists(),
+    }
+}
+
 fn refused(local: SocketAddr, errno: Errno) -> Refusal {
     match errno {
         Errno::ADDRINUSE if local.port() == 0 => in_use(local, "the kernel has no free port"),
         Errno::ADDRINUSE => in_use(
             local,
-            "a program of this host has it (`ss -tanp` shows which)",
+            "a program of this host has it (`ss -anp` shows which)",
         ),
         Errno::ADDRNOTAVAIL => Refusal {
             code: RefusalCode::AddressNotLocal,

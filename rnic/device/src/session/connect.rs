@@ -11,7 +11,7 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
-use crate::host::ports::{Reserved, Stamp};
+use crate::host::ports::{LocalPort, Reserved, Stamp};
 use crate::peers::RulesTurn;
 use crate::refuse;
 use crate::vlan::Route;
@@ -34,10 +34,11 @@ impl ClientSession {
         transport: Transport,
     ) -> Result<Response, Refusal> {
         let scope = self.core().home(local.ip())?;
-        let grant = self.core().prm().listen(self.id(), local.port(), backlog)?;
+        let port = (transport, local.port());
+        let grant = self.core().prm().listen(self.id(), port, backlog)?;
         // Until the PRM knows of the listener, other rules would not be for it.
         let turn = self.core().rules_turn();
-        match self.add_listener(&grant, transport, (local, scope), &turn) {
+        match self.add_listener(&grant, local, scope, &turn) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
@@ -55,12 +56,13 @@ impl ClientSession {
     fn add_listener(
         &self,
         grant: &ListenGrant,
-        transport: Transport,
-        (local, scope): (SocketAddr, u32),
+        local: SocketAddr,
+        scope: u32,
         turn: &RulesTurn<'_>,
     ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
-        let reserved = core.ports.listen(local, scope)?;
+        let at = LocalPort::new(*grant.transport(), local);
+        let reserved = core.ports.listen(at, scope)?;
         let local = reserved.local();
         if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
             core.ports.failed(reserved);
@@ -69,7 +71,7 @@ impl ClientSession {
         let listened = core.execute(Command::Listen {
             client: self.id(),
             listener: *grant.listener(),
-            transport,
+            transport: *grant.transport(),
             local,
             backlog: *grant.backlog(),
             peers: core.listener_rules(turn, self.id(), local),
@@ -81,7 +83,8 @@ impl ClientSession {
     pub(super) fn unlisten(&self, listener: ListenerId) -> Result<(), Refusal> {
         let removal = self.core().prm().unlisten(self.id(), listener)?;
         let unlistened = self.core().execute(Command::Unlisten { listener });
-        self.core().ports.unlistened(*removal.local());
+        let at = LocalPort::new(*removal.transport(), *removal.local());
+        self.core().ports.unlistened(at);
         self.core().prm().unlistened(removal);
         unlistened.map(|_| ())
     }
@@ -110,9 +113,10 @@ impl ClientSession {
             internal_link,
             scope,
         } = core.allowed_way(self.id(), wanted.remote.ip(), wanted.local, patience)?;
-        let reserved = core
-            .ports
-            .connect(SocketAddr::new(local, local_port), scope)?;
+        let reserved = core.ports.connect(
+            LocalPort::new(wanted.transport, SocketAddr::new(local, local_port)),
+            scope,
+        )?;
         let local = reserved.local();
         let connecting = core.execute(Command::Connect {
             qp: *granted.qp(),

@@ -10,7 +10,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, VlanId};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, Quoted, VlanId};
 use rnic_xsk::{ChunkSize, FramePool, InternalEnd, InternalPort, Port, Umem};
 use userspace_net::{Ecn, FourTuple, Instant};
 use userspace_tcp::{Flags, IcmpError, Segment, SeqNum, TcpHeader};
@@ -362,7 +362,7 @@ fn an_icmp_error_changes_nothing_of_a_connection_over_an_internal_link() {
     let own = SocketAddr::new(side.address.ip(), header.source_port);
     let report = IcmpReport {
         tuple: FourTuple::new(own, host.sides[1].address),
-        seq: header.seq,
+        quoted: Quoted::Segment { seq: header.seq },
         error: IcmpError::PacketTooBig { mtu: 600 },
     };
     let reports = vec![report];

@@ -11,7 +11,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, Quoted};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_net::{Ecn, FourTuple, Instant};
@@ -398,7 +398,9 @@ fn an_icmp_error_changes_nothing_of_a_loopback_connection() {
     assert_eq!(segment.header.source_port, active.port());
     let report = IcmpReport {
         tuple: FourTuple::new(active, host.side.address),
-        seq: segment.header.seq,
+        quoted: Quoted::Segment {
+            seq: segment.header.seq,
+        },
         error: IcmpError::PacketTooBig { mtu: 600 },
     };
     let reports = vec![report];

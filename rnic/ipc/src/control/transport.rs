@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
+#[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// TCP, with MPA between (RFC 5044).
     #[default]

@@ -47,7 +47,8 @@ pub fn objects() -> Vec<Object> {
             local: at(4),
             remote: at(5),
             stage: Stage::Rdma,
-            tcp_state: "t".into(),
+            transport: rnic_ipc::control::Transport::Tcp,
+            state: "t".into(),
             rtt_us: Some(6),
             rtt_deviation_us: 7,
             mss: 8,
@@ -91,6 +92,7 @@ pub fn objects() -> Vec<Object> {
         Object::Listener(ListenerInfo {
             listener: ListenerId(1),
             client: ClientId(2),
+            transport: rnic_ipc::control::Transport::Tcp,
             local: at(3),
         }),
         Object::Limit(LimitInfo {

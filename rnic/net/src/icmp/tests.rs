@@ -64,7 +64,9 @@ fn expected(v6: bool, error: IcmpError) -> Option<IcmpReport> {
     };
     Some(IcmpReport {
         tuple: FourTuple::new((local, 7471), (remote, 40000)),
-        seq: SeqNum(0x1234_5678),
+        quoted: Quoted::Segment {
+            seq: SeqNum(0x1234_5678),
+        },
         error,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::Refusal;
+use rnic_ipc::control::{Refusal, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 
 use super::{Listener, Prm, Request};
@@ -26,7 +26,7 @@ impl Prm {
     pub fn listen(
         &mut self,
         client: ClientId,
-        port: u16,
+        (transport, port): (Transport, u16),
         backlog: u32,
     ) -> Result<ListenGrant, Refusal> {
         self.check_range("a backlog", backlog, Single::Backlog)?;
@@ -36,12 +36,20 @@ impl Prm {
         self.check_quota(client, &LISTENER)?;
         let id = self
             .listeners
-            .insert(client, Phase::Coming, Listener { local: None })
+            .insert(
+                client,
+                Phase::Coming,
+                Listener {
+                    transport,
+                    local: None,
+                },
+            )
             .ok_or_else(|| refusal::full(Kind::Listener, self.limits.device.listeners))?;
         self.charge(client, &LISTENER);
         Ok(ListenGrant {
             client,
             listener: ListenerId(id),
+            transport,
             backlog,
         })
     }
@@ -83,10 +91,15 @@ impl Prm {
             .listeners
             .live_mut(client, listener.0)
             .ok_or_else(unknown)?;
+        let transport = slot.object.transport;
         let local = slot.object.local.ok_or_else(unknown)?;
         slot.phase = Phase::Leaving;
         self.forget_requests_of(listener);
-        Ok(ListenerRemoval { listener, local })
+        Ok(ListenerRemoval {
+            listener,
+            transport,
+            local,
+        })
     }
 
     /// The shard listens no more.

@@ -194,6 +194,7 @@ impl Prm {
             ListenerInfo {
                 listener: ListenerId(number),
                 client: slot.owner,
+                transport: slot.object.transport,
                 // Known while it is live.
                 local: slot.object.local.unwrap_or(nowhere),
             }

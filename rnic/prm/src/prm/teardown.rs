@@ -21,7 +21,12 @@ impl Prm {
         for (id, slot) in self.listeners.leave_all(client) {
             if let Some(local) = slot.object.local {
                 let listener = rnic_ipc::id::ListenerId(id);
-                steps.push(Step::Listener(ListenerRemoval { listener, local }));
+                let transport = slot.object.transport;
+                steps.push(Step::Listener(ListenerRemoval {
+                    listener,
+                    transport,
+                    local,
+                }));
             }
         }
         for (id, _) in self.qps.leave_all(client) {

@@ -11,7 +11,7 @@ mod reconfigure;
 mod shared;
 mod users;
 
-use rnic_ipc::control::{Access, QpAttributes, Refusal, RefusalCode};
+use rnic_ipc::control::{Access, QpAttributes, Refusal, RefusalCode, Transport};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
@@ -71,7 +71,7 @@ fn srq(prm: &mut Prm, client: ClientId, pd: PdId) -> Result<SrqId, Refusal> {
 }
 
 fn listener(prm: &mut Prm, client: ClientId) -> Result<ListenerId, Refusal> {
-    let grant = prm.listen(client, 7471, 8)?;
+    let grant = prm.listen(client, (Transport::Tcp, 7471), 8)?;
     let listener = *grant.listener();
     prm.listening(grant, "198.18.0.1:7471".parse().unwrap());
     Ok(listener)

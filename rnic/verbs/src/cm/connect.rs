@@ -21,6 +21,7 @@ use crate::cm::id::{Connection, State};
 use crate::device::MAX_READS;
 use crate::ffi::{Fail, Outcome, Ptr};
 use crate::lock;
+use crate::process::Process;
 use crate::qp::Qp;
 use crate::session::Session;
 
@@ -96,6 +97,7 @@ impl CmId {
         };
         let options = ConnectOptions::default()
             .private_data(private_data)
+            .transport(Process::transport()?)
             .mpa(mpa)
             .local(local.map(|local| local.ip()))
             .local_port(local.map_or(0, |local| local.port()));

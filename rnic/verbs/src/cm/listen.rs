@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rnic::{ConnectionRequest, Listener};
+use rnic::{ConnectionRequest, ListenOptions, Listener};
 use rustix::io::Errno;
 
 use crate::cm::CmId;
@@ -44,7 +44,10 @@ impl CmId {
         let backlog = backlog_within(session, backlog)?;
         // No request is told of before the listener is in the table.
         let mut listeners = lock(&session.listeners);
-        let listener = Listener::bind(session.rnic(), local, backlog)?;
+        let options = ListenOptions::default()
+            .backlog(backlog)
+            .transport(Process::transport()?);
+        let listener = Listener::bind_with(session.rnic(), local, options)?;
         let port = listener.local_addr().port();
         listeners.extend(listener.ids().map(|id| (id, self.clone())));
         let mut state = self.state();

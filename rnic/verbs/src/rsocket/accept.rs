@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic::{ConnectionRequest, Listener};
+use rnic::{ConnectionRequest, ListenOptions, Listener};
 use rustix::io::Errno;
 
 use super::socket::{Phase, Socket, State};
@@ -112,7 +112,10 @@ impl State {
         let mut listeners = Vec::new();
         let port = listen_everywhere(local, bound, self.options.only_own_family, |session, at| {
             let backlog = backlog_within(session, backlog)?;
-            let listener = Listener::bind(session.rnic(), at, backlog)?;
+            let options = ListenOptions::default()
+                .backlog(backlog)
+                .transport(Process::transport()?);
+            let listener = Listener::bind_with(session.rnic(), at, options)?;
             for id in listener.ids() {
                 session.rsockets.watch_listener(id, &self.bell);
             }

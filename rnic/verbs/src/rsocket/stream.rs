@@ -22,6 +22,7 @@ use super::flow::{Broken, Control, Receiver, Sender};
 use super::iomap::Iomap;
 use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
 use crate::ffi::Outcome;
+use crate::process::Process;
 use crate::session::Session;
 use idle::Quiet;
 use sizes::SPARE_RECEIVES;
@@ -448,6 +449,7 @@ impl Stream {
     pub(crate) fn connect(&self, remote: SocketAddr, local: SocketAddr) -> Outcome<()> {
         let options = rnic::ConnectOptions::default()
             .private_data(self.hello().encode().to_vec())
+            .transport(Process::transport()?)
             .mpa(Self::mpa())
             .local(Some(local.ip()))
             .local_port(local.port());

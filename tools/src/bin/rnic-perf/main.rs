@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use rnic::{ConnectOptions, ListenOptions};
 use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::{ToolError, Waiting};
@@ -155,7 +156,10 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let (context, listener) = options.door.listen(&options.at, 64, 0)?;
+    let listen = ListenOptions::default()
+        .backlog(64)
+        .transport(options.mpa.transport());
+    let (context, listener) = options.door.listen(&options.at, listen, 0)?;
     let told = |line: String| rnic_tools::outln!("{line}");
     server::run(
         &context,
@@ -213,8 +217,10 @@ fn measure_one(options: &Client, size: u32) -> Result<Outcome, ToolError> {
     };
     address::first_usable(options.to.addresses(), |peer| {
         let context = options.door.open_toward(peer, 0)?;
-        let mpa = options.mpa.options();
-        client::run(&context, peer, mpa, plan, span, waiting, &mut progress)
+        let connect = ConnectOptions::default()
+            .transport(options.mpa.transport())
+            .mpa(options.mpa.options());
+        client::run(&context, peer, connect, plan, span, waiting, &mut progress)
     })
 }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use rnic::ListenOptions;
 use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::mpa;
 use rnic_tools::perf::many::{self, Load};
 use rnic_tools::perf::plan::DEPTH_MAX;
 use rnic_tools::size;
@@ -23,6 +25,9 @@ pub(crate) struct Many {
     role: Role,
     #[command(flatten)]
     door: Door,
+    /// DDP over SCTP instead of TCP: both ends say so.
+    #[arg(long, global = true)]
+    sctp: bool,
     /// How many queue pairs.
     #[arg(long, global = true, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     queue_pairs: u32,
@@ -64,7 +69,10 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
     match &options.role {
         Role::Server { at } => {
             let queue_pairs = options.queue_pairs;
-            let (context, listener) = options.door.listen(at, BACKLOG, queue_pairs)?;
+            let listen = ListenOptions::default()
+                .backlog(BACKLOG)
+                .transport(mpa::transport(options.sctp));
+            let (context, listener) = options.door.listen(at, listen, queue_pairs)?;
             many::serve(&context, &listener, queue_pairs, options.timeout, told)
         }
         Role::Client {
@@ -80,6 +88,7 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
                 depth: *depth,
                 alone: *alone,
                 duration: *duration,
+                transport: mpa::transport(options.sctp),
             };
             load.check()?;
             let outcome = address::first_usable(to.addresses(), |peer| {

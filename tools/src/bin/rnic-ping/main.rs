@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context};
+use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, ListenOptions};
 use rnic_tools::address::{self, Connect, Listen};
 use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
@@ -102,7 +102,8 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Server) -> Result<(), ToolError> {
-    let (context, listener) = options.door.listen(&options.at, 16, 0)?;
+    let listen = ListenOptions::default().transport(options.mpa.transport());
+    let (context, listener) = options.door.listen(&options.at, listen, 0)?;
     rnic_tools::outln!("{}", address::listening(&listener));
     loop {
         // What ends the listener ends the server; what ends one connection need not.
@@ -139,7 +140,10 @@ fn connect(options: &Client, peer: SocketAddr) -> Result<ping::Client, ToolError
     let context = options.door.open_toward(peer, 0)?;
     let client = ping::Client::new(&context, options.size, options.timeout)?;
     let mpa = options.mpa.options();
-    let connect = ConnectOptions::default().mpa(mpa).timeout(options.timeout);
+    let connect = ConnectOptions::default()
+        .transport(options.mpa.transport())
+        .mpa(mpa)
+        .timeout(options.timeout);
     let established = client.queue_pair().connect(peer, connect)?;
     mpa::note_refused(&mpa, &established.mpa);
     Ok(client)

@@ -70,7 +70,7 @@ fn messages_of_both_versions_become_reports() {
     let (local, remote): (IpAddr, IpAddr) = ([0x20; 16].into(), [0x21; 16].into());
     let expected = IcmpReport {
         tuple: FourTuple::new((local, 80), (remote, 81)),
-        seq: SeqNum(7),
+        quoted: rnic_net::Quoted::Segment { seq: SeqNum(7) },
         error: IcmpError::PacketTooBig { mtu: 1400 },
     };
     assert_eq!(bench.delivered.recv_timeout(PATIENCE), Ok(vec![expected]));

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::inspect::{ConnectionInfo, Stage};
 use rnic_proto::Stag;
@@ -99,8 +99,9 @@ impl Ctl {
             qp: conn.qp(),
             local,
             remote,
+            transport: Transport::Tcp,
             stage: stage(&conn.phase),
-            tcp_state: tcp_state(info.state).to_owned(),
+            state: tcp_state(info.state).to_owned(),
             rtt_us: info.srtt.map(micros),
             rtt_deviation_us: micros(info.rttvar),
             mss: info.mss as u32,
@@ -131,8 +132,9 @@ impl Ctl {
             qp: conn.qp(),
             local,
             remote,
+            transport: Transport::Sctp,
             stage: stage(&conn.phase),
-            tcp_state: sctp_state(info.state).to_owned(),
+            state: sctp_state(info.state).to_owned(),
             // Minutes at most.
             rtt_us: info.srtt.map(|srtt| srtt.as_micros() as u64),
             rtt_deviation_us: 0,

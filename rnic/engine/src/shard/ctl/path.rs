@@ -3,14 +3,17 @@
 
 use std::net::IpAddr;
 
-use rnic_net::{ETHERNET_HEADER, IcmpReport, Path, PathDefaults, VLAN_TAG};
+use rnic_net::{ETHERNET_HEADER, IcmpReport, Path, PathDefaults, Quoted, VLAN_TAG};
 use rnic_xsk::Port;
-use userspace_tcp::ConnId;
+use userspace_net::ConnId;
+use userspace_sctp::{IcmpError, IcmpQuote};
+use userspace_tcp::IcmpError as TcpIcmpError;
 
 use crate::command::{CommandError, PathInUse, ShardEvent};
 use crate::conn::Conn;
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
+use crate::shard::sctp;
 use crate::shard::tx::Tx;
 
 /// The least IP MTU, in bytes, over which connections are made: that of IPv4 hosts (RFC 791).
@@ -25,15 +28,12 @@ impl Ctl {
         reports: &[IcmpReport],
     ) {
         for report in reports {
-            let IcmpReport { tuple, seq, error } = *report;
             dp.counters.icmp_errors += 1;
-            // No router stands between the ends of a connection within the host.
-            let conn = dp.stack.find(&tuple).and_then(|id| dp.conns.get(id));
-            let within = conn.is_some_and(|conn| !dp.goes_over_interface(conn));
-            if within || !dp.stack.icmp(dp.now, tuple, seq, error) {
+            if !dp.icmp_error(report) {
                 dp.counters.icmp_ignored += 1;
             }
         }
+        self.see_to_sessions(dp, tx, None);
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);
     }
@@ -96,6 +96,50 @@ impl Ctl {
 }
 
 impl<P: Port> Datapath<P> {
+    /// Has TCP or SCTP judge an error; whether it is heeded.
+    fn icmp_error(&mut self, report: &IcmpReport) -> bool {
+        let IcmpReport {
+            tuple,
+            quoted,
+            error,
+        } = *report;
+        let id = match quoted {
+            Quoted::Segment { .. } => self.stack.find(&tuple),
+            Quoted::Packet { .. } => {
+                let assoc = self.sctp.stack.find(&sctp::ends(&tuple));
+                assoc.map(|assoc| self.sctp.sessions.name(assoc))
+            }
+        };
+        // No router stands between the ends of a connection within the host.
+        let conn = id.and_then(|id| self.conns.get(id));
+        if conn.is_some_and(|conn| !self.goes_over_interface(conn)) {
+            return false;
+        }
+        match quoted {
+            Quoted::Segment { seq } => self.stack.icmp(self.now, tuple, seq, error),
+            Quoted::Packet {
+                tag,
+                init_tag,
+                no_protocol,
+            } => {
+                let quote = IcmpQuote {
+                    ends: sctp::ends(&tuple),
+                    tag,
+                    init_tag,
+                };
+                let error = match error {
+                    TcpIcmpError::PacketTooBig { mtu } => {
+                        IcmpError::PacketTooBig { mtu: mtu as usize }
+                    }
+                    TcpIcmpError::Unreachable { .. } if no_protocol => IcmpError::NoProtocol,
+                    // SCTP finds out by itself (RFC 9260 section 10).
+                    TcpIcmpError::Unreachable { .. } => return false,
+                };
+                self.sctp.stack.icmp(self.now, &quote, error)
+            }
+        }
+    }
+
     /// What passive connections begin with. Their segments have to fit into frames that are there.
     pub(in crate::shard) fn set_path_defaults(&mut self, defaults: PathDefaults) {
         let most = self

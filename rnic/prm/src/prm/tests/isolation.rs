@@ -147,7 +147,7 @@ fn a_client_that_is_gone_gets_nothing() {
         RefusalCode::UnknownObject
     );
     assert_eq!(
-        refused(prm.listen(us.client, 7471, 1)),
+        refused(prm.listen(us.client, (Transport::Tcp, 7471), 1)),
         RefusalCode::UnknownObject
     );
     assert_eq!(

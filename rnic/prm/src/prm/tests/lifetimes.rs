@@ -91,7 +91,7 @@ fn what_failed_leaves_nothing_behind() {
     prm.qp_failed(grant);
     let grant = prm.create_cq(us, 5).unwrap();
     prm.cq_failed(grant);
-    let grant = prm.listen(us, 7471, 5).unwrap();
+    let grant = prm.listen(us, (Transport::Tcp, 7471), 5).unwrap();
     prm.listen_failed(grant);
     prm.dealloc_pd(us, pd).unwrap();
     let removal = prm.destroy_cq(us, cq).unwrap();

@@ -38,7 +38,10 @@ fn each_limit_of_a_client_holds_and_is_named() {
     let (pd, cq_) = (us.pd, us.cq);
     names(prm.alloc_pd(us.client), "protection_domains");
     names(region(&mut prm, us.client, pd, 4097), "registered_bytes");
-    names(prm.listen(us.client, 7471, 1), "listeners");
+    names(
+        prm.listen(us.client, (Transport::Tcp, 7471), 1),
+        "listeners",
+    );
     names(
         prm.create_qp(us.client, attributes(pd, cq_, cq_)),
         "queue_pairs",
@@ -187,11 +190,11 @@ fn depths_are_checked() {
     }
     assert_eq!(refused(prm.create_cq(us.client, 0)), RefusalCode::Malformed);
     assert_eq!(
-        refused(prm.listen(us.client, 7471, 0)),
+        refused(prm.listen(us.client, (Transport::Tcp, 7471), 0)),
         RefusalCode::Malformed
     );
     assert_eq!(
-        refused(prm.listen(us.client, 7471, limits.backlog + 1)),
+        refused(prm.listen(us.client, (Transport::Tcp, 7471), limits.backlog + 1)),
         RefusalCode::Limit
     );
 }

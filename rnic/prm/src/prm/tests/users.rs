@@ -133,15 +133,15 @@ fn a_user_listens_at_its_ports_only() {
     });
     let us = client(&mut prm);
     for port in [18515, 18516, 20000] {
-        let grant = prm.listen(us, port, 1).unwrap();
+        let grant = prm.listen(us, (Transport::Tcp, port), 1).unwrap();
         prm.listen_failed(grant);
     }
     for port in [1, 18514, 18517, 65535] {
-        let more = prm.listen(us, port, 1);
+        let more = prm.listen(us, (Transport::Tcp, port), 1);
         names_port(more, &["listen_ports", "18515-18516, 20000", "user 1000"]);
     }
     // The port that the kernel chose.
-    let grant = prm.listen(us, 0, 1).unwrap();
+    let grant = prm.listen(us, (Transport::Tcp, 0), 1).unwrap();
     names_port(prm.may_listen_at(&grant, 40000), &["listen_ports", "40000"]);
     prm.may_listen_at(&grant, 18515).unwrap();
     prm.listen_failed(grant);
@@ -167,15 +167,18 @@ fn a_user_connects_from_its_ports_only_when_it_names_one() {
 fn the_superusers_ports_are_the_superusers() {
     let mut prm = prm();
     let us = client(&mut prm);
-    names_port(prm.listen(us, 1023, 1), &["listen_ports", "1024-65535"]);
-    let _grant = prm.listen(us, 1024, 1).unwrap();
+    names_port(
+        prm.listen(us, (Transport::Tcp, 1023), 1),
+        &["listen_ports", "1024-65535"],
+    );
+    let _grant = prm.listen(us, (Transport::Tcp, 1024), 1).unwrap();
     let root = Credentials {
         uid: 0,
         gid: 0,
         pid: 1,
     };
     let root = *prm.add_client(root).unwrap().client();
-    let _grant = prm.listen(root, 22, 1).unwrap();
+    let _grant = prm.listen(root, (Transport::Tcp, 22), 1).unwrap();
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn every_refusal_for_a_limit_is_counted_once() {
         refused(prm.create_qp(us.client, attributes));
     }
     refused(prm.create_cq(us.client, limits.cq_depth + 1));
-    refused(prm.listen(us.client, 7472, limits.backlog + 1));
+    refused(prm.listen(us.client, (Transport::Tcp, 7472), limits.backlog + 1));
     // These are faults, and no limit's.
     refused(prm.create_cq(us.client, 0));
     refused(prm.alloc_pd(ClientId(999)));
