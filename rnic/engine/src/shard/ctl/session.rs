@@ -178,7 +178,9 @@ impl Ctl {
             }
             Event::Failed(failure) => {
                 let reason = match failure {
-                    Failure::NoProtocol => DisconnectReason::Refused,
+                    Failure::NoProtocol if is_asking(dp, id) => DisconnectReason::Refused,
+                    // Its RNIC has ended: the kernel that answers for it has no SCTP.
+                    Failure::NoProtocol => DisconnectReason::Reset,
                     Failure::BadAnswer(_) | Failure::Violation(_) => DisconnectReason::NotMpa,
                     _ => DisconnectReason::TimedOut,
                 };

@@ -1,0 +1,126 @@
+//! DDP over SCTP between two RNICs, as programs use it: daemons on the two ends of a veth pair.
+
+use std::time::Duration;
+
+use rnic::{
+    CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, Listener,
+    ProtectionDomain, QpConfig, QueuePair, Transport,
+};
+use rnic_tests::lab::Family;
+use rnic_tests::pair::Pair;
+use rnic_tests::tool;
+
+const PORT: u16 = 18515;
+const LIMIT: Duration = Duration::from_secs(30);
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+#[test]
+fn rnic_ping_and_rnic_perf_move_verified_bytes_over_both_families() {
+    let pair = Pair::new("sctp-tools");
+    for family in FAMILIES {
+        let at = pair.b.address(family, PORT);
+        let _server = tool::server(&pair.daemon_b, "rnic-ping", at, &["--sctp"]);
+        let ping = &["--sctp", "--count", "20", "--size", "60000"];
+        let report = tool::report(
+            &tool::client(&pair.daemon_a, "rnic-ping", at, ping)
+                .run()
+                .success(),
+        );
+        assert_eq!(report["rounds"], 20, "{report}");
+        let at = pair.b.address(family, PORT + 1);
+        let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &["--sctp"]);
+        for op in ["write", "read", "send"] {
+            let plan = ["--sctp", "--op", op, "--verify", "--bytes", "20M"];
+            let client = tool::client(&pair.daemon_a, "rnic-perf", at, &plan);
+            let report = tool::report(&client.run().success());
+            assert!(
+                report["verified_bytes"].as_u64() >= Some(20 << 20),
+                "{report}"
+            );
+        }
+        let plan = [
+            "--sctp",
+            "--op",
+            "write",
+            "--latency",
+            "--iterations",
+            "200",
+        ];
+        let client = tool::client(&pair.daemon_a, "rnic-perf", at, &plan);
+        assert!(tool::report(&client.run().success())["latency"].is_object());
+    }
+}
+
+/// A queue pair of a program.
+fn queue_pair(context: &Context) -> QueuePair {
+    let pd = ProtectionDomain::alloc(context).expect("within limits");
+    let cq = CompletionQueue::create(context, 16).expect("within limits");
+    QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("within limits")
+}
+
+fn sctp() -> ConnectOptions {
+    ConnectOptions::default()
+        .transport(Transport::Sctp)
+        .timeout(LIMIT)
+}
+
+/// TCP and SCTP are listened to on one port, and each brings its own.
+#[test]
+fn the_ports_of_tcp_and_sctp_are_apart() {
+    let pair = Pair::new("sctp-ports");
+    let at = pair.b.address(Family::V4, PORT);
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b]
+        .map(|daemon| Context::open(daemon.socket()).expect("the daemon serves"));
+    let over_tcp = Listener::bind(&b, at, 4).expect("nobody listens there");
+    let refused = queue_pair(&a).connect(at, sctp());
+    let refused = refused.expect_err("nobody listens with SCTP");
+    let is_refused = matches!(
+        &refused,
+        Error::ConnectFailed { reason, .. } if *reason == DisconnectReason::Refused
+    );
+    assert!(is_refused, "{refused:?}");
+    let options = ListenOptions::default().transport(Transport::Sctp);
+    let over_sctp = Listener::bind_with(&b, at, options).expect("a port of its own");
+    for (listener, transport) in [(&over_tcp, Transport::Tcp), (&over_sctp, Transport::Sctp)] {
+        let (asks, takes) = (queue_pair(&a), queue_pair(&b));
+        std::thread::scope(|scope| {
+            let accepted = scope.spawn(|| {
+                let request = listener.accept_request(LIMIT).expect("a peer asks");
+                assert_eq!(request.private_data(), b"who");
+                request.accept(&takes, b"me", LIMIT)
+            });
+            let options = sctp().transport(transport).private_data(*b"who");
+            let established = asks.connect(at, options).expect("it is accepted");
+            assert_eq!(established.private_data, b"me");
+            assert_eq!(established.mpa.crc, transport == Transport::Tcp);
+            accepted.join().expect("no panic").expect("it is accepted");
+        });
+    }
+}
+
+/// A program that is killed, and a daemon that is killed, are no riddle to their peers.
+#[test]
+fn the_end_of_a_daemon_is_told_to_its_peer() {
+    let mut pair = Pair::new("sctp-killed");
+    let at = pair.b.address(Family::V6, PORT);
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b]
+        .map(|daemon| Context::open(daemon.socket()).expect("the daemon serves"));
+    let options = ListenOptions::default().transport(Transport::Sctp);
+    let listener = Listener::bind_with(&b, at, options).expect("nobody listens there");
+    let (asks, takes) = (queue_pair(&a), queue_pair(&b));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let request = listener.accept_request(LIMIT).expect("a peer asks");
+            request.accept(&takes, b"", LIMIT).expect("the peer waits");
+        });
+        asks.connect(at, sctp()).expect("it is accepted");
+    });
+    pair.daemon_b.kill();
+    let error = asks.wait_disconnected(LIMIT).expect_err("no end in peace");
+    let is_reset = matches!(
+        &error,
+        Error::Disconnected { reason, .. } if *reason == DisconnectReason::Reset
+    );
+    assert!(is_reset, "{error:?}");
+    pair.daemon_a.assert_alive();
+}
