@@ -369,10 +369,7 @@ impl Core {
                     refused.refusal
                 );
                 let request = *refused.grant.request();
-                self.driver.post(Command::Reject {
-                    request,
-                    private_data: Vec::new(),
-                });
+                self.driver.post(Command::Refuse { request });
                 return;
             }
         }

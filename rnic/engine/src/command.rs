@@ -221,6 +221,12 @@ pub enum Command {
         /// For the peer's application.
         private_data: Vec<u8>,
     },
+    /// Refuse a waiting request that no application sees: a limit stands against it. A session is refused by a
+    /// Terminate (RFC 5043 section 6.4).
+    Refuse {
+        /// Which.
+        request: ConnRequestId,
+    },
     /// End a queue pair's connection. Ends in [`Event::Disconnected`], or in
     /// [`Event::ConnectFailed`] when it was not established yet.
     Disconnect {

@@ -151,21 +151,50 @@ fn a_rejection_brings_its_private_data() {
     world.assert_no_frame_lost();
 }
 
+fn refused(world: &World, qp: QpNum) -> bool {
+    world.a.client_events().any(|event| {
+        matches!(
+            event,
+            Event::ConnectFailed { qp: of, reason: DisconnectReason::Refused, .. } if *of == qp
+        )
+    })
+}
+
+/// RFC5043-6.4-4, RFC5043-6.3-3: what no application decides is no Reject.
+#[test]
+fn a_request_over_the_limit_or_refused_by_the_prm_gets_a_terminate() {
+    let mut world = world(1, Impairment::NONE);
+    world.b.listen(1, world.now);
+    let first = world.start_connect(MpaOptions::default(), b"first");
+    let mut waiting = None;
+    assert!(world.run_until(PATIENCE, |w| {
+        waiting = w.b.take_request();
+        waiting.is_some()
+    }));
+    let second = world.start_connect(MpaOptions::default(), b"second");
+    let is_refused = world.run_until(PATIENCE, |w| refused(w, second));
+    assert!(is_refused, "{:?}", world.a.events);
+    assert_eq!(world.b.counter("backlog_full"), 1);
+    let (request, _, data) = waiting.unwrap();
+    assert_eq!(data, b"first");
+    let command = Command::Refuse { request };
+    world.b.shard.execute(command, world.now).unwrap();
+    let is_refused = world.run_until(PATIENCE, |w| refused(w, first));
+    assert!(is_refused, "{:?}", world.a.events);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.a.shard.levels().connections, 0);
+    assert_eq!(world.b.shard.levels().connections, 0);
+    world.assert_no_frame_lost();
+}
+
 #[test]
 fn nobody_listens_for_sctp_where_only_tcp_is_listened_to() {
     let mut world = World::new(1, Impairment::NONE);
     world.b.listen(4, world.now);
     world.a.transport = Transport::Sctp;
     let qp = world.start_connect(MpaOptions::default(), b"");
-    let refused = world.run_until(PATIENCE, |w| {
-        w.a.client_events().any(|event| {
-            matches!(
-                event,
-                Event::ConnectFailed { qp: of, reason: DisconnectReason::Refused, .. } if *of == qp
-            )
-        })
-    });
-    assert!(refused, "{:?}", world.a.events);
+    let is_refused = world.run_until(PATIENCE, |w| refused(w, qp));
+    assert!(is_refused, "{:?}", world.a.events);
 }
 
 /// Many sessions at once, each with its bytes.

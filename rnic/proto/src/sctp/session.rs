@@ -212,6 +212,11 @@ impl Session {
         }
     }
 
+    /// Whether there is anything to end: our Initiate was sent, or the peer's came.
+    pub fn has_begun(&self) -> bool {
+        self.inbound != Inbound::Initiate
+    }
+
     /// Whether a segment that is next in order may be [taken](Self::on_segment) now: an Initiate that waits for its
     /// answer has all behind it wait.
     pub fn takes_segments(&self) -> bool {

@@ -168,6 +168,7 @@ impl Ctl {
                 request,
                 private_data,
             } => self.reject(dp, tx, request, &private_data)?,
+            Command::Refuse { request } => self.refuse(dp, tx, request)?,
             Command::ModifyQp { qp, state } => self.modify_qp(dp, tx, qp, state)?,
             Command::Disconnect { qp, abort } => self.disconnect(dp, tx, qp, abort)?,
             Command::IcmpErrors { reports } => self.icmp_errors(dp, tx, &reports),
@@ -412,6 +413,27 @@ impl Ctl {
         request: ConnRequestId,
         private_data: &[u8],
     ) -> Result<(), CommandError> {
+        self.answer_no(dp, tx, request, Some(private_data))
+    }
+
+    /// Refuses a request that no application sees.
+    fn refuse<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        request: ConnRequestId,
+    ) -> Result<(), CommandError> {
+        self.answer_no(dp, tx, request, None)
+    }
+
+    /// The end of a request, with what the application says if it is the one that rejects it.
+    fn answer_no<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        request: ConnRequestId,
+        private_data: Option<&[u8]>,
+    ) -> Result<(), CommandError> {
         let id = self.waiting(request)?;
         let gone = || unknown("connection request");
         let conn = dp.conns.get(id).ok_or_else(gone)?;
@@ -423,9 +445,10 @@ impl Ctl {
         };
         let listener = *listener;
         let reply = match asked {
+            // MPA has no other word for it.
             Asked::Mpa(responder) => {
-                let reply = responder.reject(private_data).map_err(invalid)?;
-                reply.bytes().to_vec()
+                let reply = responder.reject(private_data.unwrap_or(&[]));
+                reply.map_err(invalid)?.bytes().to_vec()
             }
             Asked::Session => dp.sctp.sessions.reject(id, private_data)?,
         };

@@ -109,7 +109,11 @@ impl Ctl {
         let network = Network::of(peer);
         if !self.make_place(dp, tx, listener, network) {
             dp.counters.backlog_full += 1;
-            return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
+            return match transport {
+                Transport::Tcp => self.abort(dp, tx, id, DisconnectReason::Aborted, None),
+                // When its Initiate comes, by a Terminate (RFC 5043 section 6.4).
+                Transport::Sctp => self.let_go(dp, tx, id, Ok(())),
+            };
         }
         if let Some(entry) = self.listeners.get_mut(&listener.0) {
             entry.backlog.enter(id, network);

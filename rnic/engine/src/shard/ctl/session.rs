@@ -101,14 +101,22 @@ impl Sessions {
         Ok((chunk.bytes().to_vec(), as_mpa(&negotiated)))
     }
 
-    /// The Reject of a session that the peer asks for.
+    /// The Reject of a session that the peer asks for, if it is the application's; else a Terminate (RFC 5043
+    /// sections 6.3 and 6.4).
     pub(in crate::shard) fn reject(
         &mut self,
         id: ConnId,
-        private_data: &[u8],
+        private_data: Option<&[u8]>,
     ) -> Result<Vec<u8>, CommandError> {
-        let session = self.get_mut(id).ok_or(unknown("connection request"))?;
-        let chunk = session.session.reject(private_data).map_err(invalid)?;
+        let gone = unknown("connection request");
+        let session = self.get_mut(id).ok_or(gone)?;
+        let chunk = match private_data {
+            Some(private_data) => session.session.reject(private_data).map_err(invalid)?,
+            None => {
+                let gone = unknown("connection request");
+                session.session.terminate().ok_or(gone)?
+            }
+        };
         Ok(chunk.bytes().to_vec())
     }
 }
@@ -329,7 +337,7 @@ impl Ctl {
         if consumed > 0 {
             dp.sctp.stack.consumed(dp.now, assoc, consumed);
         }
-        let terminate = match stream.ending {
+        let terminate = match stream.ending && stream.session.has_begun() {
             true => stream.session.terminate(),
             false => None,
         };
