@@ -15,6 +15,8 @@ use super::{ChunkFrame, STREAM, Sctp, StreamSession};
 
 /// Bytes of the DDP-SSN.
 const SSN_LEN: usize = 2;
+/// Bytes of a SACK that reports one gap.
+const SACK_LEN: usize = 20;
 
 /// A session that segments are posted to.
 pub struct SessionPosting<'a> {
@@ -73,10 +75,11 @@ impl Sctp {
     }
 }
 
-/// The segment size of TCP that gives the MULPDU of a chunk with so many bytes of user data.
+/// The segment size of TCP that gives the MULPDU: what a packet that takes so many bytes of user data has beside
+/// the DDP-SSN and a SACK (RFC 5043 section 9).
 fn mss(message_max: usize) -> usize {
     let overhead = fpdu::fpdu_length(0) - fpdu::pad_length(0);
-    message_max.saturating_sub(SSN_LEN) + overhead
+    message_max.saturating_sub(SSN_LEN + SACK_LEN) + overhead
 }
 
 impl SessionPosting<'_> {
@@ -150,3 +153,23 @@ impl StreamSession {
 
 // Both lie before the ULPDU.
 const _: () = assert!(fpdu::HEADER_LEN == SSN_LEN);
+
+#[cfg(test)]
+mod tests {
+    use rnic_proto::mpa::marker::Markers;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_segment_leaves_room_for_a_sack() {
+        // Packets of 1500 bytes over IPv4 and IPv6, and of the least MTU.
+        for message_max in [1500 - 48, 1500 - 68, 576 - 48] {
+            let mulpdu = fpdu::mulpdu(mss(message_max), Markers::Off);
+            let left = message_max - SSN_LEN - mulpdu;
+            assert!(
+                (SACK_LEN..SACK_LEN + 4).contains(&left),
+                "{left} of {message_max}"
+            );
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What came of a session before its turn, by its place (RFC 5043 section 10).
+//! Segments and messages of a session that came before their turn, by place (RFC 5043 section 10).
 //!
 //! A segment that could be placed when it came leaves its header only. What has to wait is copied: control messages,
 //! segments of a session that has not begun, and Sends whose receive is not known yet. SCTP's receive window bounds
