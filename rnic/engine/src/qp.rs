@@ -271,6 +271,8 @@ impl Qp {
         }
         self.state = QpState::Rts;
         self.crc = negotiated.crc;
+        // An earlier connection may have needed none.
+        self.checks = true;
         self.send.markers = negotiated.markers_out;
         self.receive
             .reset(negotiated.markers_in, negotiated.aligned);

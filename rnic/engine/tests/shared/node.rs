@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
-use rnic_ipc::control::{Access, QpAttributes};
+use rnic_ipc::control::{Access, QpAttributes, Transport};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
     CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
@@ -82,7 +82,7 @@ impl Settings {
         shard.limits.cqs = 1 + CQS as usize;
         shard.limits.srqs = 8;
         shard.limits.queue_pairs = 32;
-        shard.limits.listeners = 1;
+        shard.limits.listeners = 2;
         shard.limits.connections = 32;
         Self {
             shard,
@@ -158,15 +158,17 @@ impl Node {
                 notify,
             });
         }
-        let local = self.address;
-        self.must(Command::Listen {
-            client,
-            listener: ListenerId(1),
-            transport: rnic_ipc::control::Transport::Tcp,
-            local,
-            backlog: 16,
-            peers: PeerRules::default(),
-        });
+        for (listener, transport) in [(1, Transport::Tcp), (2, Transport::Sctp)] {
+            let local = self.address;
+            self.must(Command::Listen {
+                client,
+                listener: ListenerId(listener),
+                transport,
+                local,
+                backlog: 16,
+                peers: PeerRules::default(),
+            });
+        }
     }
 
     fn must(&mut self, command: Command) {
@@ -257,6 +259,11 @@ impl Node {
     /// Nobody is told of receives that wait.
     pub fn post_shared_recv(&mut self, srq: SrqId, request: &WorkRequest) {
         self.srqs[srq.0 as usize].push(request).unwrap();
+    }
+
+    /// Of its interface, in bytes.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
     }
 
     pub fn path_to(&self, other: &Node) -> Path {

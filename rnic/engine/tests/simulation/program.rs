@@ -1,7 +1,7 @@
 //! Random programs of verbs. Each piece of work is posted, and what it must or may bring about is
 //! told to the model in the same breath.
 
-use rnic_ipc::control::{Access, MarkerUse};
+use rnic_ipc::control::{Access, MarkerUse, Transport};
 use rnic_ipc::id::PdId;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{Sge, WR_SIGNALED, WR_SOLICITED, WrOpcode};
@@ -353,9 +353,10 @@ impl Simulation {
                 let part = &bytes[from - sink.at..end - sink.at];
                 self.memories[reader].or_else(read, from - source.start, part);
             }
-            // Nothing is placed out of order without Markers or the extension.
+            // Over TCP nothing is placed out of order without Markers or the extension.
             let mpa = self.end_of(peer).mpa;
-            let order = match mpa.markers != MarkerUse::Off || mpa.aligned {
+            let over_sctp = self.streams[party.stream].transport == Transport::Sctp;
+            let order = match over_sctp || mpa.markers != MarkerUse::Off || mpa.aligned {
                 true => Order::Any,
                 false => Order::Posted,
             };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
+use rnic_ipc::control::{MarkerUse, MpaOptions, Transport};
 
 use crate::memory::Party;
 use crate::simulation::{Simulation, Validity};
@@ -74,7 +75,15 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
 impl Simulation {
     pub fn begin_connecting(&mut self, stream: usize) {
         let [ours, theirs] = &self.streams[stream].ends;
-        let (qp, mpa, from, to) = (ours.qp, ours.mpa, ours.node, theirs.node);
+        let (qp, from, to) = (ours.qp, ours.node, theirs.node);
+        let transport = self.streams[stream].transport;
+        let mpa = match transport {
+            Transport::Tcp => ours.mpa,
+            Transport::Sctp => MpaOptions {
+                markers: MarkerUse::Off,
+                ..ours.mpa
+            },
+        };
         let mut local = self.nodes[from].address;
         local.set_port(self.streams[stream].port);
         let (internal_link, path) = match self.streams[stream].internal {
@@ -86,7 +95,7 @@ impl Simulation {
         };
         let command = Command::Connect {
             qp,
-            transport: rnic_ipc::control::Transport::Tcp,
+            transport,
             local,
             remote: self.nodes[to].address,
             path,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rnic_ipc::control::{Access, MarkerUse, MpaOptions, QpAttributes, RtrModes};
+use rnic_ipc::control::{Access, MarkerUse, MpaOptions, QpAttributes, RtrModes, Transport};
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
@@ -246,7 +246,17 @@ impl Simulation {
         for (end, of) in ends.iter().enumerate() {
             self.ends.insert((of.node, of.qp.0), Party { stream, end });
         }
+        // SCTP tells its peer no segment size: the larger packets of one would be lost on the link of the other.
+        let mtus = ends.each_ref().map(|end| self.nodes[end.node].mtu());
+        let transport = match self.random.chance(300) && mtus[0] == mtus[1] {
+            true => Transport::Sctp,
+            false => Transport::Tcp,
+        };
+        if transport == Transport::Sctp {
+            self.count("streams_over_sctp");
+        }
         self.streams.push(Stream {
+            transport,
             port,
             ends,
             accepted: false,

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use rnic_ipc::control::{DisconnectReason, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, MpaOptions, Transport};
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
@@ -154,6 +154,8 @@ pub struct Cause {
 
 #[derive(Debug)]
 pub struct Stream {
+    /// What DDP goes over.
+    pub transport: Transport,
     /// The initiator's port.
     pub port: u16,
     /// The initiator's and the responder's.
@@ -178,8 +180,8 @@ impl Stream {
         }
     }
 
-    /// Both sides agreed on CRCs: one of them asked.
+    /// Both sides agreed on CRCs: one of them asked. SCTP's checksum is one.
     pub fn has_crc(&self) -> bool {
-        self.ends.iter().any(|end| end.mpa.crc)
+        self.transport == Transport::Sctp || self.ends.iter().any(|end| end.mpa.crc)
     }
 }

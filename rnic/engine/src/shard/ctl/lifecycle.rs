@@ -131,7 +131,12 @@ impl Ctl {
         }
         self.note_unowned(dp, id);
         dp.counters.passive_opens += 1;
-        self.set_deadline(dp, id, dp.config.first_byte_timeout.min(patience));
+        let first = match transport {
+            Transport::Tcp => dp.config.first_byte_timeout.min(patience),
+            // Its Initiate comes a round trip later than an MPA Request.
+            Transport::Sctp => patience,
+        };
+        self.set_deadline(dp, id, first);
         self.deliver_startup(dp, tx, id);
     }
 
