@@ -323,9 +323,19 @@ pub struct Info {
     pub held: usize,
 }
 
-/// What was done with packets that brought nothing to an association.
+/// What a stack has sent and received, and what was done with packets that brought nothing to an association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
+    /// Packets with the right checksum.
+    pub packets_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// DATA chunks sent, each time.
+    pub chunks_out: u64,
+    /// DATA chunks sent again.
+    pub retransmits: u64,
+    /// Expirations of T3-rtx with data outstanding.
+    pub timeouts: u64,
     /// No SCTP packets, or with a wrong checksum.
     pub malformed: u64,
     /// With a Verification Tag that is not the association's.

@@ -61,6 +61,8 @@ pub struct Outbound<B> {
     first: Tsn,
     /// So many of them were sent at least once: they come first.
     sent: usize,
+    /// Chunks that blocks of SACKs acknowledge.
+    by_blocks: usize,
     /// Bytes that are believed to be under way.
     flight: usize,
     /// Chunks that are to be sent again.
@@ -101,6 +103,7 @@ impl<B> Outbound<B> {
             chunks: VecDeque::with_capacity(chunks_max),
             first,
             sent: 0,
+            by_blocks: 0,
             flight: 0,
             lost: 0,
             next_lost: 0,
@@ -333,7 +336,11 @@ impl<B> Outbound<B> {
         match chunk.state {
             State::InFlight => self.flight -= chunk.bytes,
             State::Lost => self.lost -= 1,
-            State::Acknowledged | State::Waiting => return,
+            State::Acknowledged => {
+                self.by_blocks -= 1;
+                return;
+            }
+            State::Waiting => return,
         }
         outcome.acknowledged.bytes += chunk.bytes;
         if let Some(sent_at) = chunk.sent_at {
@@ -350,6 +357,10 @@ impl<B> Outbound<B> {
     ) -> usize {
         let mut highest = 0;
         let mut blocks = blocks.clone().peekable();
+        // Most SACKs have none, and take none back.
+        if blocks.peek().is_none() && self.by_blocks == 0 {
+            return 0;
+        }
         for at in 0..self.sent {
             // Chunk 0 is the one behind the cumulative TSN: offset 1.
             let offset = at + 1;
@@ -372,6 +383,7 @@ impl<B> Outbound<B> {
                 (State::Lost, true) => self.lost -= 1,
                 // The peer has dropped it (section 6.2.1, D iv).
                 (State::Acknowledged, false) => {
+                    self.by_blocks -= 1;
                     chunk.state = State::InFlight;
                     chunk.sent_at = None;
                     self.flight += chunk.bytes;
@@ -380,6 +392,7 @@ impl<B> Outbound<B> {
                 _ => continue,
             }
             chunk.state = State::Acknowledged;
+            self.by_blocks += 1;
             chunk.missing = 0;
             outcome.acknowledged.bytes += chunk.bytes;
             highest = offset;
@@ -426,7 +439,7 @@ impl<B> Outbound<B> {
             .drain(..)
             .map(|chunk| chunk.buffer)
             .for_each(release);
-        (self.sent, self.flight, self.lost) = (0, 0, 0);
+        (self.sent, self.by_blocks, self.flight, self.lost) = (0, 0, 0, 0);
     }
 }
 

@@ -224,6 +224,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// send.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
         if let Some((ends, len)) = self.effects.answers.pop(out) {
+            self.effects.counters.packets_out += 1;
             return Some(Transmit {
                 ends,
                 len,
@@ -240,6 +241,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             let transmit = association.transmit(out, &mut env);
             // What has sent stands at the end again, if there is more.
             if transmit.is_some() {
+                self.effects.counters.packets_out += 1;
                 self.settle(id, now);
                 return transmit;
             }
@@ -298,7 +300,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.associations.ids()
     }
 
-    /// What was done with packets that brought nothing to an association.
+    /// What it has sent and received, and what was done with the rest.
     pub const fn counters(&self) -> Counters {
         self.effects.counters
     }

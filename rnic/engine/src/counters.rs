@@ -3,6 +3,7 @@
 
 use rnic_net::{DropReason, ListOwner, ReassemblyCounters};
 use rnic_xsk::PortStatistics;
+use userspace_sctp::Counters as SctpCounters;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
 use crate::qp::QpCounters;
@@ -153,8 +154,8 @@ pub(crate) fn named(
     shard: &ShardCounters,
     reassembly: &ReassemblyCounters,
     qp: &QpCounters,
-    tcp: &TcpCounters,
-    streams: &ConnCounters,
+    (tcp, streams): (&TcpCounters, &ConnCounters),
+    sctp: &SctpCounters,
     levels: &Levels,
     ports: impl Iterator<Item = PortStatistics>,
 ) -> Vec<(String, u64)> {
@@ -234,6 +235,19 @@ pub(crate) fn named(
     put("tcp_ranges_full", streams.ranges_full);
     put("tcp_paws_dropped", streams.paws_dropped);
     put("tcp_challenges", streams.challenges);
+    put("sctp_packets_in", sctp.packets_in);
+    put("sctp_packets_out", sctp.packets_out);
+    put("sctp_chunks_out", sctp.chunks_out);
+    put("sctp_retransmits", sctp.retransmits);
+    put("sctp_timeouts", sctp.timeouts);
+    put("sctp_malformed", sctp.malformed);
+    put("sctp_wrong_tags", sctp.wrong_tags);
+    put("sctp_unknown_flow", sctp.strangers);
+    put("sctp_inits_refused", sctp.inits_refused);
+    put("sctp_cookies_rejected", sctp.foreign_cookies);
+    put("sctp_cookies_stale", sctp.stale_cookies);
+    put("sctp_table_full", sctp.associations_refused);
+    put("sctp_answers_dropped", sctp.answers_dropped);
     for (name, value) in qp.named() {
         put(name, value);
     }

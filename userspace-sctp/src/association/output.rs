@@ -123,7 +123,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         if self.pending.heartbeat {
             self.write_heartbeat(writer, env)?;
         }
-        self.write_data(writer, env.now)
+        self.write_data(writer, env)
     }
 
     /// A SACK is due, or goes along with data that leaves room for it (section 6.1).
@@ -180,7 +180,8 @@ impl<B: AsRef<[u8]>> Association<B> {
 
     /// Chunks until the packet is full. The congestion window was looked at for the packet, which may exceed it (rule
     /// B of section 6.1); a fast retransmission without room in it takes lost chunks alone.
-    fn write_data(&mut self, writer: &mut Writer<'_>, now: Instant) -> Result<(), NoRoom> {
+    fn write_data(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
+        let now = env.now;
         if !self.may_send_data() {
             return Ok(());
         }
@@ -193,7 +194,7 @@ impl<B: AsRef<[u8]>> Association<B> {
             if bytes > writer.room() || !(is_allowed || is_lost) {
                 break;
             }
-            self.write_next(writer, now)?;
+            self.write_next(writer, env)?;
             is_any = true;
         }
         if is_any {
@@ -205,7 +206,8 @@ impl<B: AsRef<[u8]>> Association<B> {
     }
 
     /// Writes the next chunk, which fits.
-    fn write_next(&mut self, writer: &mut Writer<'_>, now: Instant) -> Result<(), NoRoom> {
+    fn write_next(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
+        let now = env.now;
         let is_probe = self.may_probe() && self.outbound.needs_probe();
         let Some(transmission) = self.outbound.transmit(now, is_probe) else {
             return Ok(());
@@ -213,7 +215,9 @@ impl<B: AsRef<[u8]>> Association<B> {
         if is_probe {
             self.window_probe = WindowProbe::Sent;
         }
+        env.effects.counters.chunks_out += 1;
         if transmission.again {
+            env.effects.counters.retransmits += 1;
             self.path.sent_again(now);
             if transmission.tsn == self.outbound.earliest() {
                 self.timers.t3 = None;

@@ -93,6 +93,7 @@ impl<B> Association<B> {
         if !is_probed && !self.count_error(env) {
             return;
         }
+        env.effects.counters.timeouts += 1;
         self.path.congestion.timed_out();
         self.path.rto.back_off();
         self.outbound.timed_out();

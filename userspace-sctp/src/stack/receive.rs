@@ -35,6 +35,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             self.effects.counters.malformed += 1;
             return;
         };
+        self.effects.counters.packets_in += 1;
         let ends = Ends {
             local: SocketAddr::new(local, packet.header.destination),
             remote: SocketAddr::new(remote, packet.header.source),

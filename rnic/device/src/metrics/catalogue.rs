@@ -299,6 +299,53 @@ pub(super) const SHARD: &[Family] = &[
         &[("", "tcp_probes")],
     ),
     one(
+        "rnic_sctp_packets_total",
+        "SCTP packets with the right checksum, and those sent.",
+        &[
+            (r#"direction="received""#, "sctp_packets_in"),
+            (r#"direction="sent""#, "sctp_packets_out"),
+        ],
+    ),
+    one(
+        "rnic_sctp_data_chunks_sent_total",
+        "DATA chunks sent, retransmissions included.",
+        &[("", "sctp_chunks_out")],
+    ),
+    one(
+        "rnic_sctp_retransmitted_chunks_total",
+        "DATA chunks sent again.",
+        &[("", "sctp_retransmits")],
+    ),
+    one(
+        "rnic_sctp_timeouts_total",
+        "Retransmission timeouts (T3-rtx).",
+        &[("", "sctp_timeouts")],
+    ),
+    one(
+        "rnic_sctp_packets_dropped_total",
+        "SCTP packets that brought nothing to an association, by reason.",
+        &[
+            (r#"reason="malformed""#, "sctp_malformed"),
+            (r#"reason="wrong_tag""#, "sctp_wrong_tags"),
+            (r#"reason="unknown_flow""#, "sctp_unknown_flow"),
+            (r#"reason="init_refused""#, "sctp_inits_refused"),
+            (r#"reason="table_full""#, "sctp_table_full"),
+        ],
+    ),
+    one(
+        "rnic_sctp_cookies_total",
+        "State Cookies that were refused, by what they were.",
+        &[
+            (r#"result="rejected""#, "sctp_cookies_rejected"),
+            (r#"result="stale""#, "sctp_cookies_stale"),
+        ],
+    ),
+    one(
+        "rnic_sctp_answers_dropped_total",
+        "Answers to packets of no association that were not sent, because there were too many.",
+        &[("", "sctp_answers_dropped")],
+    ),
+    one(
         "rnic_tcp_out_of_order_segments_total",
         "Segments that came out of order.",
         &[("", "tcp_out_of_order")],

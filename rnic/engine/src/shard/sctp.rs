@@ -25,6 +25,9 @@ pub use session::{Arrival, SessionFault, StreamSession};
 
 /// The stream of an association that carries its session.
 pub const STREAM: u16 = 0;
+/// Packets that one SACK may let go: as many as one SACK acknowledges, because a receiver answers a batch of frames
+/// with one.
+const MAX_BURST: u32 = 64;
 /// Chunks of a session that are posted and not acknowledged, at most: each has a frame.
 const SEND_CHUNKS: usize = 512;
 
@@ -57,6 +60,7 @@ impl Sctp {
             inbound_streams: STREAM + 1,
             adaptation: Some(ADAPTATION_DDP),
             mtu: config.path_defaults.mtu as usize,
+            max_burst: MAX_BURST,
             ..userspace_sctp::Config::default()
         };
         // Not TCP's: what one of them shows must not tell of the other's.

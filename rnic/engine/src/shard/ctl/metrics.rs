@@ -47,8 +47,8 @@ impl Ctl {
             &dp.counters,
             fragments,
             &dp.tables.client_stats.total(),
-            &dp.stack.counters(),
-            &dp.stack.totals(),
+            (&dp.stack.counters(), &dp.stack.totals()),
+            &dp.sctp.stack.counters(),
             &levels(dp, tx),
             dp.ports.iter().map(Port::statistics),
         )
