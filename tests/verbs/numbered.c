@@ -46,6 +46,35 @@ static void poll_one(struct ibv_cq *cq, struct ibv_qp *qp, enum ibv_wc_opcode op
 	CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == opcode && wc.qp_num == qp->qp_num);
 }
 
+/* Posts a Send of a string, and waits until it is done. */
+static void say(struct ibv_cq *cq, struct ibv_qp *qp, const char *words)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)words, .length = strlen(words) + 1 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_INLINE }, *bad;
+
+	CHECK(!ibv_post_send(qp, &wr, &bad));
+	poll_one(cq, qp, IBV_WC_SEND);
+}
+
+static struct ibv_mr *post_receive(struct ibv_pd *pd, struct ibv_qp *qp)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = SIZE };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	CHECK(mr);
+	sge.lkey = mr->lkey;
+	CHECK(!ibv_post_recv(qp, &wr, &bad));
+	return mr;
+}
+
+static void hear(struct ibv_cq *cq, struct ibv_qp *qp, const char *words)
+{
+	poll_one(cq, qp, IBV_WC_RECV);
+	CHECK(!strcmp(memory, words));
+}
+
 static void serve_one(struct rdma_event_channel *channel, struct rdma_cm_id *listener)
 {
 	struct rdma_conn_param param = {};
@@ -55,28 +84,25 @@ static void serve_one(struct rdma_event_channel *channel, struct rdma_cm_id *lis
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
-	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = SIZE };
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	CHECK(!rdma_get_cm_event(channel, &event));
 	CHECK(event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->listen_id == listener);
 	id = event->id;
 	CHECK(!rdma_ack_cm_event(event));
 	CHECK((pd = ibv_alloc_pd(id->verbs)) && (cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
-	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
-	sge.lkey = mr->lkey;
 	qp = queue_pair(id, pd, cq);
 	move(id, qp, IBV_QPS_INIT);
 	move(id, qp, IBV_QPS_RTR);
-	CHECK(!ibv_post_recv(qp, &wr, &bad));
+	mr = post_receive(pd, qp);
 	/* The request waits for an answer that names a queue pair. */
 	CHECK(rdma_accept(id, &param) == -1 && errno == EINVAL);
 	param.qp_num = qp->qp_num;
 	CHECK(!rdma_accept(id, &param));
 	expect(channel, id, RDMA_CM_EVENT_ESTABLISHED);
 	CHECK(!id->qp && qp->state == IBV_QPS_RTS && state_of(qp) == IBV_QPS_RTS);
-	poll_one(cq, qp, IBV_WC_RECV);
-	CHECK(!strcmp(memory, "by number"));
+	hear(cq, qp, "by number");
+	/* Only now may the peer end the connection: its state has been seen. */
+	say(cq, qp, "seen");
 	expect(channel, id, RDMA_CM_EVENT_DISCONNECTED);
 	CHECK(state_of(qp) == IBV_QPS_ERR);
 	CHECK(!rdma_disconnect(id));
@@ -105,14 +131,12 @@ static void refuses(struct rdma_cm_id *id, uint32_t number)
 static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 {
 	struct rdma_cm_id *id = resolved(channel, address), *other;
-	struct ibv_sge word = { .addr = (uintptr_t)"by number", .length = sizeof("by number") };
-	struct ibv_send_wr wr = { .sg_list = &word, .num_sge = 1, .opcode = IBV_WR_SEND,
-				  .send_flags = IBV_SEND_INLINE }, *bad;
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	struct rdma_conn_param param = {};
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
+	struct ibv_mr *mr;
 
 	CHECK((pd = ibv_alloc_pd(id->verbs)) && (cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
 	qp = queue_pair(id, pd, cq);
@@ -121,6 +145,7 @@ static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 	for (int connection = 1;; connection++) {
 		move(id, qp, IBV_QPS_INIT);
 		CHECK(state_of(qp) == IBV_QPS_INIT);
+		mr = post_receive(pd, qp);
 		param.qp_num = qp->qp_num;
 		CHECK(!rdma_connect(id, &param));
 		expect(channel, id, RDMA_CM_EVENT_ESTABLISHED);
@@ -129,14 +154,14 @@ static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 		/* It has one connection at a time, and who comes second does not take its events. */
 		other = resolved(channel, address);
 		refuses(other, qp->qp_num);
-		CHECK(!ibv_post_send(qp, &wr, &bad));
-		poll_one(cq, qp, IBV_WC_SEND);
+		say(cq, qp, "by number");
+		hear(cq, qp, "seen");
 		CHECK(!rdma_disconnect(id));
 		expect(channel, id, RDMA_CM_EVENT_DISCONNECTED);
 		CHECK(qp->state == IBV_QPS_ERR && state_of(qp) == IBV_QPS_ERR);
 		refuses(other, qp->qp_num);
 		/* As it was made, it is the next identifier's. */
-		CHECK(!ibv_modify_qp(qp, &reset, IBV_QP_STATE));
+		CHECK(!ibv_modify_qp(qp, &reset, IBV_QP_STATE) && !ibv_dereg_mr(mr));
 		CHECK(!rdma_destroy_id(id));
 		id = other;
 		if (connection == CONNECTIONS)
