@@ -8,7 +8,7 @@ use rnic_tests::lab::Lab;
 use serde_json::Value;
 
 /// What each case must have measured.
-const FIGURES: [(&str, &[&str]); 23] = [
+const FIGURES: [(&str, &[&str]); 25] = [
     (
         "raw@1500-inline",
         &["gbit_per_second", "messages_per_second"],
@@ -18,6 +18,11 @@ const FIGURES: [(&str, &[&str]); 23] = [
     (
         "write-64k-embedded@1500-inline",
         &["gbit_per_second", "messages_per_second"],
+    ),
+    ("write-1M-sctp-embedded@1500-inline", &["gbit_per_second"]),
+    (
+        "write-64-ping-sctp-embedded@1500-inline",
+        &["p50_us", "p99_us"],
     ),
     (
         "write-64k-daemon@1500-inline",

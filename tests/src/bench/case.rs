@@ -188,6 +188,7 @@ mod tests {
             "raw-ping-code-16k@1500-inline",
             "send-64-ping-embedded@1500-inline",
             "read-64-ping-embedded@1500-inline",
+            "write-64-ping-sctp-embedded@1500-inline",
         ];
         let inline = Place::cable(1500, Napi::Inline);
         assert_eq!(with(Turns::Pings(inline)), pings);

@@ -184,6 +184,7 @@ pub fn all() -> Vec<Goal> {
     goals.extend(many());
     goals.extend(loopback());
     goals.extend(verbs());
+    goals.extend(sctp());
     for (by, door) in [("", "embedded"), (" by BBR", "bbr-embedded")] {
         for (share, bound) in [("0.1", 1.2), ("1", 1.5)] {
             goals.push(Goal::ratio(
@@ -399,6 +400,38 @@ fn verbs() -> Vec<Goal> {
             of("write-64-ping-daemon", P50),
         ),
     ]
+}
+
+/// SCTP in place of TCP.
+fn sctp() -> Vec<Goal> {
+    let of = |what: &str, at: &str, figure| Side::of(format!("{what}-embedded@{at}"), figure);
+    let here = "1500-inline";
+    let mut goals = vec![
+        Goal::ratio(
+            "RDMA Write over SCTP / over TCP, 1 MiB, MTU 1500, inline",
+            Bound::AtLeast(0.85),
+            of("write-1M-sctp", here, GBIT),
+            of("write-1M", here, GBIT),
+        ),
+        Goal::ratio(
+            "Write ping-pong over SCTP / over TCP, 64 bytes, embedded, p50",
+            Bound::AtMost(1.25),
+            of("write-64-ping-sctp", here, P50),
+            of("write-64-ping", here, P50),
+        ),
+    ];
+    goals.extend(["0.1", "1"].map(|share| {
+        let at = format!("{here}-loss-{share}");
+        Goal::ratio(
+            format!(
+                "1 MiB Writes over SCTP / over TCP with Markers, {share} % loss and reordering"
+            ),
+            Bound::None,
+            of("write-1M-sctp", &at, GBIT),
+            of("write-1M-markers", &at, GBIT),
+        )
+    }));
+    goals
 }
 
 fn many() -> Vec<Goal> {

@@ -56,6 +56,7 @@ pub fn full() -> Vec<Case> {
     for operation in [Operation::Send, Operation::Read] {
         all.push(ping(inline(1500), operation, Door::Embedded));
     }
+    all.extend(sctp(inline(1500)));
     // A daemon that sleeps leaves the kernel the core on which both receive.
     for napi in [Napi::Rps, Napi::Threaded] {
         let run = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Daemon(Polling::Event));
@@ -89,6 +90,7 @@ pub fn quick() -> Vec<Case> {
         all.extend(streams(inline(mtu)));
     }
     all.extend(with_markers(inline(1500)));
+    all.extend(sctp(inline(1500)));
     all.extend(doors(Place::cable(1500, Napi::Rps)));
     all.extend(pings(inline(1500)));
     for size in [64, 4096, KIBI_64] {
@@ -114,6 +116,7 @@ pub fn smoke() -> Vec<Case> {
     all.extend(Door::BOTH.map(write));
     all.push(Case::new(place, kernel(false)));
     all.extend(pings(place));
+    all.extend(sctp(place));
     all.extend(Door::BOTH.map(|door| many(16, door)));
     all.extend(PerftestRun::ALL.map(perftest));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
@@ -147,6 +150,20 @@ fn with_markers(place: Place) -> Vec<Case> {
         ..without.clone()
     };
     [without, with].map(|run| rdma(place, run)).into()
+}
+
+/// What is compared with the same over TCP.
+fn sctp(place: Place) -> [Case; 2] {
+    let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let ping = RnicRun {
+        latency: true,
+        ..RnicRun::bandwidth(Operation::Write, 64, Door::Embedded)
+    };
+    [write, ping].map(|run| rdma(place, over_sctp(run)))
+}
+
+fn over_sctp(run: RnicRun) -> RnicRun {
+    RnicRun { sctp: true, ..run }
 }
 
 fn doors(place: Place) -> Vec<Case> {
@@ -212,7 +229,8 @@ fn lossy(share: u16) -> Vec<Case> {
     vec![
         rdma(place, markers),
         rdma(place, bbr),
-        rdma(place, without),
+        rdma(place, without.clone()),
+        rdma(place, over_sctp(without)),
         Case::new(place, kernel(false)),
     ]
 }

@@ -118,6 +118,8 @@ pub struct RnicRun {
     pub latency: bool,
     /// With BBR in place of CUBIC; only where the RNICs are embedded.
     pub bbr: bool,
+    /// Over SCTP in place of TCP.
+    pub sctp: bool,
 }
 
 impl RnicRun {
@@ -131,6 +133,7 @@ impl RnicRun {
             markers: false,
             latency: false,
             bbr: false,
+            sctp: false,
         }
     }
 
@@ -146,6 +149,9 @@ impl RnicRun {
         }
         if self.bbr {
             name += "-bbr";
+        }
+        if self.sctp {
+            name += "-sctp";
         }
         // Writing to a string does not fail.
         let _ = write!(name, "-{}", self.door.name());
@@ -170,7 +176,8 @@ impl RnicRun {
             Door::Daemon(Polling::Adaptive | Polling::Event) => &[KIBI_64],
             Door::Daemon(Polling::Spin) => &[],
         };
-        self.operation == Operation::Write && !self.latency && sizes.contains(&self.size)
+        let is_of_goals = self.operation == Operation::Write && !self.latency && !self.sctp;
+        is_of_goals && sizes.contains(&self.size)
     }
 
     fn client(&self, span: Span, command: Command, to: SocketAddr) -> Command {
@@ -192,12 +199,11 @@ impl RnicRun {
     }
 
     fn both(&self, command: Command) -> Command {
-        let command = command.args(["--timeout", "30s"]);
-        if self.markers {
-            command.arg("--markers")
-        } else {
-            command
-        }
+        let options = [(self.markers, "--markers"), (self.sctp, "--sctp")];
+        let options = options.iter().filter(|(is_on, _)| *is_on);
+        command
+            .args(["--timeout", "30s"])
+            .args(options.map(|(_, option)| option))
     }
 }
 
@@ -420,6 +426,12 @@ mod tests {
             ..run(1 << 20)
         };
         assert_eq!(bbr.name(), "write-1M-bbr-embedded");
+        let sctp = RnicRun {
+            bbr: false,
+            sctp: true,
+            ..bbr
+        };
+        assert_eq!(sctp.name(), "write-1M-sctp-embedded");
     }
 
     #[test]
