@@ -131,6 +131,43 @@ fn perftest_measures_over_connections_of_rdma_cm() {
     }
 }
 
+/// Programs that know nothing of SCTP: their environment has it in place of TCP, as long as both ends say so.
+#[test]
+fn programs_go_over_sctp_where_their_environment_says_so() {
+    const SCTP: &str = "env RNIC_TRANSPORT=sctp";
+    let programs = Programs::new("verbs-sctp");
+    let counter = |name| programs.pair.daemon_b.counter(name);
+    for family in [Family::V4, Family::V6] {
+        let at = programs.pair.b.address(family, 0).ip();
+        let end = |role: &str| format!("{SCTP} rping {role} -a {at} -V -C 10 -S 65000");
+        drop(programs.run(&end("-s"), &end("-c")).success());
+    }
+    for program in [
+        "ib_write_bw -n 200",
+        "ib_read_bw -n 50 -q 4",
+        "ib_send_bw -n 200 -e",
+        "ib_write_lat -n 100 -I 64",
+        "ib_atomic_bw -n 100",
+    ] {
+        let line = format!("{SCTP} {program} -R -F");
+        let both = programs.run_perftest(&line).success();
+        assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
+    }
+    assert!(counter("sctp_packets_in") > 10_000);
+    assert_eq!(counter("tcp_segments_in"), 0, "nothing went over TCP");
+
+    let at = programs.address();
+    let server = programs.on_b(&format!("{SCTP} rping -s -a {at}")).spawn();
+    programs.wait_for_listener();
+    let said = programs.on_a(&format!("rping -c -a {at}")).run();
+    let said = format!("{}{}", said.stdout, said.stderr);
+    assert!(said.contains("RDMA_CM_EVENT_REJECTED"), "{said}");
+    drop(server);
+    let said = programs.on_a(&format!("env RNIC_TRANSPORT=udp rdma_client -s {at}"));
+    let said = said.run().failure();
+    assert!(said.contains("tcp and sctp are known"), "{said}");
+}
+
 #[test]
 fn fio_moves_data_by_writes_reads_and_sends() {
     let programs = Programs::new("verbs-fio");
