@@ -12,9 +12,11 @@ mod segments;
 mod session;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rnic_proto::sctp::{ADAPTATION_DDP, Session};
 use userspace_net::{ConnId, Endpoint, FourTuple, Instant};
+use userspace_sctp::path::rto::Bounds;
 use userspace_sctp::{AssocId, Ends, Stack};
 
 use super::config::ShardConfig;
@@ -30,6 +32,9 @@ pub const STREAM: u16 = 0;
 const MAX_BURST: u32 = 64;
 /// Chunks of a session that are posted and not acknowledged, at most: each has a frame.
 const SEND_CHUNKS: usize = 512;
+/// `RTO.Min`: what is longer than the 200 ms for which a peer may keep a SACK. With the second of RFC 9260 section 16
+/// a loss that only a timeout finds would cost so much between neighbouring hosts.
+const RTO_MIN: Duration = Duration::from_millis(300);
 
 /// SCTP, and the sessions over it.
 #[derive(Debug)]
@@ -61,6 +66,10 @@ impl Sctp {
             adaptation: Some(ADAPTATION_DDP),
             mtu: config.path_defaults.mtu as usize,
             max_burst: MAX_BURST,
+            rto: Bounds {
+                min: RTO_MIN,
+                ..Bounds::default()
+            },
             ..userspace_sctp::Config::default()
         };
         // Not TCP's: what one of them shows must not tell of the other's.
