@@ -13,6 +13,7 @@
 //! Nothing here knows a header of TCP or SCTP, and nothing has a socket, a clock, a thread or a global.
 #![forbid(unsafe_code)]
 
+pub mod arrival_rate;
 pub mod checksum;
 mod conn_id;
 mod ecn;

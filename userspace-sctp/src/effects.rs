@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use userspace_net::Instant;
+use userspace_net::arrival_rate::ArrivalRate;
 
 use crate::cause::{self, Cause, Causes};
 use crate::chunk::Chunk;
@@ -23,6 +24,8 @@ pub(crate) struct Effects<B> {
     pub(crate) released: VecDeque<B>,
     pub(crate) answers: Answers,
     pub(crate) counters: Counters,
+    /// How fast packets with data come to all associations.
+    pub(crate) arrival_rate: ArrivalRate,
 }
 
 impl<B> Effects<B> {
@@ -32,6 +35,7 @@ impl<B> Effects<B> {
             released: VecDeque::new(),
             answers: Answers::new(),
             counters: Counters::default(),
+            arrival_rate: ArrivalRate::default(),
         }
     }
 

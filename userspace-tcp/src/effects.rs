@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
+use userspace_net::arrival_rate::ArrivalRate;
 use userspace_net::limit::RateLimit;
 use userspace_net::mtu_evidence::MtuEvidence;
 use userspace_net::{FourTuple, Instant};
 
-use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::connection::clock;
 use crate::interface::{ConnId, Counters, Event};
@@ -37,7 +37,7 @@ pub(crate) struct Effects<B> {
     /// What connections learn of each other's paths.
     pub(crate) mtu_evidence: MtuEvidence,
     /// How fast segments come to all of them.
-    pub(crate) arrivals: Arrivals,
+    pub(crate) arrival_rate: ArrivalRate,
     /// Resets and SYN cookies. Where our clock's time in one goes on, when that was read.
     answers: VecDeque<(FourTuple, TcpHeader, Option<Instant>)>,
     limit: RateLimit,
@@ -58,7 +58,7 @@ impl<B> Effects<B> {
             released: VecDeque::with_capacity(RELEASED_ROOM),
             counters: Counters::default(),
             mtu_evidence: MtuEvidence::default(),
-            arrivals: Arrivals::default(),
+            arrival_rate: ArrivalRate::default(),
             answers: VecDeque::new(),
             limit: RateLimit::new(config.resets_per_second),
         }

@@ -66,7 +66,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod arrivals;
 mod config;
 mod congestion;
 mod connection;

@@ -122,6 +122,7 @@ impl<B> Association<B> {
         if !brought.data {
             return;
         }
+        let is_fast = env.effects.arrival_rate.is_fast_with(env.now, 1);
         let arrivals = &self.inbound.arrivals;
         self.inbound.acks.packet(
             env.now,
@@ -129,6 +130,7 @@ impl<B> Association<B> {
                 gap: brought.had_gap || arrivals.has_gap(),
                 again: brought.again,
                 immediate: brought.immediate,
+                may_wait: is_fast && self.inbound.window.is_wide_open(),
             },
         );
         if self.state == State::ShutdownSent {

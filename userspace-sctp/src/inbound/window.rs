@@ -45,6 +45,11 @@ impl ReceiveWindow {
         self.held >= 2 * self.size
     }
 
+    /// Whether three quarters of it are still offered.
+    pub const fn is_wide_open(&self) -> bool {
+        self.offered >= self.size - self.size / 4
+    }
+
     /// So many bytes came and are kept.
     pub const fn took(&mut self, bytes: usize) {
         self.held += bytes;

@@ -2,7 +2,7 @@ use userspace_sctp::cause::Cause;
 use userspace_sctp::chunk::{Chunk, Data, GapBlock, Report};
 use userspace_sctp::{Config, Event, Failure};
 
-use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, causes, data, error, millis};
+use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, causes, data, error, micros, millis};
 
 /// What a SACK says: chunks up to the cumulative TSN, window, blocks, duplicates.
 fn sack(sent: &Sent) -> (u32, u32, Vec<(u16, u16)>, usize) {
@@ -44,6 +44,36 @@ fn the_first_packet_and_each_second_one_is_acknowledged_at_once_and_others_withi
     };
     script.peer(&[Chunk::Data(immediate)]);
     assert_eq!(sack(&script.one()).0, 6);
+}
+
+/// The exception to RFC9260-6.2-8: as in TCP, SACKs wait where they would be many.
+#[test]
+fn in_a_fast_stream_a_sack_waits_for_company() {
+    let (mut script, _) = Script::established(Config::default());
+    let mut numbers = 0..;
+    let mut packets = |script: &mut Script, count| {
+        for number in numbers.by_ref().take(count) {
+            script.peer(&[Chunk::Data(data(number, b"a"))]);
+        }
+    };
+    // What is counted is the time before: eight packets in some 30 microseconds.
+    packets(&mut script, 9);
+    script.sent();
+    script.wait_for(micros(31));
+    packets(&mut script, 63);
+    script.nothing();
+    packets(&mut script, 1);
+    assert_eq!(sack(&script.one()).0, 9 + 64);
+    packets(&mut script, 2);
+    script.nothing();
+    let before = script.now;
+    script.wait();
+    assert_eq!(script.now.saturating_duration_since(before), micros(30));
+    assert_eq!(sack(&script.one()).0, 9 + 64 + 2);
+    // Long behind it, each second packet is acknowledged again.
+    script.wait_for(millis(1));
+    packets(&mut script, 2);
+    assert_eq!(sack(&script.one()).0, 9 + 64 + 4);
 }
 
 /// RFC9260-6.7-1, RFC9260-6.2-21, RFC9260-6.2-23, RFC9260-7.2.4-1: and each message is shown once, at once.

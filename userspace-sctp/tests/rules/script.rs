@@ -32,6 +32,10 @@ pub fn ends() -> Ends {
     }
 }
 
+pub fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
 pub fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -134,12 +134,12 @@ impl<B> Connection<B> {
 
     /// The bytes of segments that begin at `start`, which say nothing else.
     fn text(env: &mut Env<'_, B>, start: i64, run: SegmentRun) -> Text {
-        let arrivals = &mut env.effects.arrivals;
+        let rate = &mut env.effects.arrival_rate;
         Text {
             start,
             len: run.bytes,
             segments: run.segments,
-            in_fast_stream: run.bytes > 0 && arrivals.are_fast_with(env.now, run.segments),
+            in_fast_stream: run.bytes > 0 && rate.is_fast_with(env.now, run.segments),
             longest: run.longest,
             fin: false,
             ce: false,

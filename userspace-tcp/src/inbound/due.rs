@@ -5,28 +5,24 @@
 //! that is not full. A sender that waits for the last two takes the delay for a loss, because it allows for a
 //! delay only while a single segment is out (RFC 8985 section 7.2).
 //!
-//! In a fast stream ([`Arrivals`]) one that is due waits for further segments, some microseconds at most, as it
+//! In a fast stream ([`ArrivalRate`]) one that is due waits for further segments, some microseconds at most, as it
 //! does wherever segments come many at a time. Else how many go would hang on how often somebody looks for segments,
 //! and each is a packet that takes time from the sender, and from the receiver what answers it.
 //!
-//! [`Arrivals`]: crate::arrivals::Arrivals
+//! [`ArrivalRate`]: userspace_net::arrival_rate::ArrivalRate
 
 use std::time::Duration;
 
-use userspace_net::Instant;
+use userspace_net::{
+    Instant,
+    arrival_rate::{STRETCH, STRETCH_PACKETS},
+};
 
 use super::Text;
 
 /// In-order segments of any size after which an acknowledgment goes out at once: a sender whose
 /// queue counts segments must not wait for a delayed acknowledgment when they are small.
 const ACK_EVERY_SEGMENTS: u16 = 8;
-
-/// How long an acknowledgment waits in a fast stream after it was due. That is at most a round trip between
-/// neighbouring hosts, for which such a stream needs a larger window anyway.
-const STRETCH: Duration = Duration::from_micros(30);
-
-/// Segments for which it waits at most.
-const STRETCH_SEGMENTS: u16 = 64;
 
 /// What counts as a full segment before a longer one was seen (the default MSS of RFC 9293).
 const FULL_SEGMENT_MIN: u16 = 536;
@@ -70,7 +66,7 @@ impl AckDue {
         let many = self.segments >= ACK_EVERY_SEGMENTS;
         if !many && self.bytes <= u32::from(self.full_segment) {
             self.wait_until(now + delay);
-        } else if text.in_fast_stream && self.segments < STRETCH_SEGMENTS && self.bytes <= most {
+        } else if text.in_fast_stream && self.segments < STRETCH_PACKETS && self.bytes <= most {
             self.wait_until(now + STRETCH.min(delay));
         } else {
             self.when = When::Now;

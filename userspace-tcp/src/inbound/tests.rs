@@ -1,7 +1,8 @@
 use std::ops::{Deref, DerefMut};
 
+use userspace_net::arrival_rate::ArrivalRate;
+
 use super::*;
-use crate::arrivals::Arrivals;
 use crate::config::Config;
 
 const DELAY: Duration = Duration::from_millis(5);
@@ -11,7 +12,7 @@ const IRS: SeqNum = SeqNum(u32::MAX - 100);
 struct Half {
     inbound: Inbound,
     pool: RangePool,
-    arrivals: Arrivals,
+    arrival_rate: ArrivalRate,
 }
 
 impl Half {
@@ -19,7 +20,7 @@ impl Half {
         Self {
             inbound: Inbound::new(IRS, plan, 1448, config.sack),
             pool: RangePool::new(RANGES_MAX, 0),
-            arrivals: Arrivals::default(),
+            arrival_rate: ArrivalRate::default(),
         }
     }
 
@@ -40,7 +41,7 @@ impl Half {
             len,
             segments,
             longest: len / segments,
-            in_fast_stream: self.arrivals.are_fast_with(now, segments),
+            in_fast_stream: self.arrival_rate.is_fast_with(now, segments),
             fin,
             ce: false,
             cwr: false,

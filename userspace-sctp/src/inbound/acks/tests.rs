@@ -57,6 +57,31 @@ fn what_is_missing_or_came_again_or_asks_for_it_is_acknowledged_at_once() {
 }
 
 #[test]
+fn a_sack_in_a_fast_stream_waits_for_64_packets_or_30_microseconds() {
+    let fast = Brought {
+        may_wait: true,
+        ..Brought::default()
+    };
+    let mut acks = acks();
+    acks.packet(NOW, fast);
+    assert_eq!(acks.due(), Some(NOW + DELAY), "as any first packet");
+    let later = NOW + Duration::from_micros(3);
+    for packet in 2..64 {
+        acks.packet(later, fast);
+        let due = later + Duration::from_micros(30);
+        assert_eq!(acks.due(), Some(due), "after {packet} packets");
+    }
+    acks.packet(later, fast);
+    assert_eq!(acks.due(), Some(later));
+    acks.sent();
+    acks.packet(later, fast);
+    acks.packet(later, fast);
+    let missing = Brought { gap: true, ..fast };
+    acks.packet(later, missing);
+    assert_eq!(acks.due(), Some(later), "what the peer is to hear at once");
+}
+
+#[test]
 fn a_sack_can_be_asked_for_without_data() {
     let mut acks = acks();
     acks.at_once(NOW);

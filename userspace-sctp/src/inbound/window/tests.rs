@@ -15,6 +15,15 @@ fn an_offer_shrinks_by_what_comes_and_grows_by_packets() {
     assert_eq!(window.held(), 3_000);
 }
 
+#[test]
+fn it_is_wide_open_until_more_than_a_quarter_was_used() {
+    let mut window = ReceiveWindow::new(SIZE, PACKET);
+    window.took(SIZE / 4);
+    assert!(window.is_wide_open());
+    window.took(1);
+    assert!(!window.is_wide_open());
+}
+
 /// RFC9260-6.2-11 and RFC9260-6.2-12: the peer hears of it, but not of each byte.
 #[test]
 fn the_peer_hears_of_half_a_window_that_became_free() {
