@@ -249,14 +249,20 @@ impl Qp {
         own.into_iter().find(|cq| !cqs.is_usable(*cq))
     }
 
+    /// Whether [`Self::begin_connecting`] would do.
+    pub fn check_idle(&self) -> Result<(), WrongQpState> {
+        match self.state {
+            QpState::Idle => Ok(()),
+            found => Err(WrongQpState {
+                found,
+                wanted: QpState::Idle,
+            }),
+        }
+    }
+
     /// Idle becomes Connecting.
     pub fn begin_connecting(&mut self) -> Result<(), WrongQpState> {
-        if self.state != QpState::Idle {
-            return Err(WrongQpState {
-                found: self.state,
-                wanted: QpState::Idle,
-            });
-        }
+        self.check_idle()?;
         self.state = QpState::Connecting;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Everything that is not data path:
 //!
-//! - commands ([`control`]);
+//! - commands ([`control`]), with those about connections ([`connect`]);
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
 //!   [`peer_timeout`] and [`deadlines`]), and what DDP Stream Sessions have of their own ([`session`]);
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
@@ -9,6 +9,7 @@
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod backlog;
+mod connect;
 pub(super) mod control;
 pub(super) mod deadlines;
 pub(super) mod guesses;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rnic_engine::command::{Command, ShardEvent};
+use rnic_engine::command::{Command, CommandError, ShardEvent};
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState, Transport};
-use rnic_ipc::id::QpNum;
+use rnic_ipc::id::{ConnRequestId, QpNum};
 use rnic_ipc::work::WrOpcode;
 
 use crate::impairment::Impairment;
@@ -195,6 +195,76 @@ fn nobody_listens_for_sctp_where_only_tcp_is_listened_to() {
     let qp = world.start_connect(MpaOptions::default(), b"");
     let is_refused = world.run_until(PATIENCE, |w| refused(w, qp));
     assert!(is_refused, "{:?}", world.a.events);
+}
+
+/// A request that waits at b, and the queue pair that asks.
+fn request(world: &mut World, transport: Transport) -> (ConnRequestId, QpNum) {
+    world.a.transport = transport;
+    world.b.transport = transport;
+    world.b.listen(4, world.now);
+    let qp = world.start_connect(MpaOptions::default(), b"");
+    let mut waiting = None;
+    assert!(world.run_until(PATIENCE, |w| {
+        waiting = w.b.take_request().map(|(request, ..)| request);
+        waiting.is_some()
+    }));
+    (waiting.unwrap(), qp)
+}
+
+fn accept(request: ConnRequestId, qp: QpNum) -> Command {
+    Command::Accept {
+        request,
+        qp,
+        mpa: MpaOptions::default(),
+        private_data: Vec::new(),
+    }
+}
+
+/// What the client gets wrong is told, and the request is still there to be answered.
+#[test]
+fn a_request_outlives_an_accept_by_a_queue_pair_that_is_not_idle() {
+    for transport in [Transport::Sctp, Transport::Tcp] {
+        for accepts in [true, false] {
+            let mut world = World::new(1, Impairment::NONE);
+            let (first, _) = request(&mut world, transport);
+            let used = world.b.create_qp();
+            world
+                .b
+                .shard
+                .execute(accept(first, used), world.now)
+                .unwrap();
+            let qp_a = world.start_connect(MpaOptions::default(), b"second");
+            let mut waiting = None;
+            assert!(world.run_until(PATIENCE, |w| {
+                waiting = w.b.take_request().map(|(request, ..)| request);
+                waiting.is_some()
+            }));
+            let second = waiting.unwrap();
+            let refused = world.b.shard.execute(accept(second, used), world.now);
+            let is_refused = matches!(refused, Err(CommandError::WrongState { .. }));
+            assert!(is_refused, "{refused:?}");
+            let unknown = world.b.shard.execute(accept(second, QpNum(999)), world.now);
+            let is_unknown = matches!(unknown, Err(CommandError::Unknown { .. }));
+            assert!(is_unknown, "{unknown:?}");
+            let qp_b = world.b.create_qp();
+            let command = match accepts {
+                true => accept(second, qp_b),
+                false => Command::Reject {
+                    request: second,
+                    private_data: b"no".to_vec(),
+                },
+            };
+            world.b.shard.execute(command, world.now).unwrap();
+            let is_answered = world.run_until(PATIENCE, |w| match accepts {
+                true => w.a.is_established(qp_a) && w.b.is_established(qp_b),
+                false => {
+                    w.a.client_events()
+                        .any(|event| matches!(event, Event::Rejected { qp, .. } if *qp == qp_a))
+                }
+            });
+            assert!(is_answered, "{transport:?}: {:?}", world.a.events);
+        }
+    }
 }
 
 /// Many sessions at once, each with its bytes.

@@ -2,26 +2,22 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpAttributes, Transport};
-use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
+use rnic_ipc::control::{DisconnectReason, QpAttributes, Transport};
+use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
-use rnic_net::{Path, PeerRules, ReassemblyCounters};
+use rnic_net::{PeerRules, ReassemblyCounters};
 use rnic_proto::TaggedOffset;
-use rnic_proto::mpa::startup::{Initiator, Negotiated, Responder, ResponderOptions};
 use rnic_xsk::Port;
-use userspace_net::{ConnId, Endpoint, FourTuple};
-use userspace_tcp::{ConnOptions, ConnectError};
+use userspace_net::{Endpoint, FourTuple};
 
 use crate::command::{Answer, Command, CommandError};
-use crate::conn::{Asked, Asking, Conn, Phase};
-use crate::qp::{Qp, WrongQpState};
+use crate::conn::Phase;
+use crate::qp::Qp;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
-use crate::shard::ctl::mpa_options::{depths, indications, initiator_options};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
-use crate::shard::loopback;
 use crate::shard::tx::Tx;
 use crate::stag::AddRegionError;
 
@@ -311,245 +307,13 @@ impl Ctl {
         self.release(dp, entry.transport, entry.local.into());
         Ok(())
     }
-
-    fn connect<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        (num, transport): (QpNum, Transport),
-        (tuple, path, port): (FourTuple, Path, usize),
-        mpa: &MpaOptions,
-        private_data: &[u8],
-    ) -> Result<(), CommandError> {
-        dp.check_mtu(&path, port, tuple.remote.addr)?;
-        let slot = dp.qp(num)?;
-        if slot.qp.state() != rnic_ipc::control::QpState::Idle {
-            let found = slot.qp.state();
-            return Err(wrong_state(WrongQpState {
-                found,
-                wanted: rnic_ipc::control::QpState::Idle,
-            }));
-        }
-        let mpa = &loopback::mpa_over(port, mpa);
-        let (id, asking) = match transport {
-            Transport::Tcp => dp.open(tuple, &path, mpa, private_data)?,
-            Transport::Sctp => dp.open_session(tuple, &path, mpa, private_data)?,
-        };
-        let slot = dp.qp(num)?;
-        slot.qp.begin_connecting().map_err(wrong_state)?;
-        slot.conn = Some(id);
-        let phase = Phase::Requesting {
-            qp: num,
-            asking,
-            opened: dp.now,
-        };
-        let window = dp.config.tcp.receive_window;
-        let conn = Conn::new(id, tuple, path, port, window, phase);
-        self.adopt(dp, tx, conn);
-        dp.counters.active_opens += 1;
-        Ok(())
-    }
-
-    fn waiting(&self, request: ConnRequestId) -> Result<ConnId, CommandError> {
-        self.requests
-            .get(&request.0)
-            .copied()
-            .ok_or(unknown("connection request"))
-    }
-
-    fn accept<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        request: ConnRequestId,
-        num: QpNum,
-        mpa: &MpaOptions,
-        private_data: &[u8],
-    ) -> Result<(), CommandError> {
-        let id = self.waiting(request)?;
-        let gone = || unknown("connection request");
-        let conn = dp.conns.get(id).ok_or_else(gone)?;
-        let Phase::Requested {
-            listener, asked, ..
-        } = &conn.phase
-        else {
-            return Err(gone());
-        };
-        let (listener, remote) = (*listener, conn.tuple.remote);
-        let mpa = &loopback::mpa_over(conn.port(), mpa);
-        let (reply, negotiated) = match asked {
-            Asked::Mpa(responder) => accept_mpa(responder, mpa, private_data)?,
-            Asked::Session => dp.sctp.sessions.accept(id, mpa, private_data)?,
-        };
-        dp.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;
-        self.requests.remove(&request.0);
-        self.no_longer_waiting(listener, id);
-        // From here on the queue pair is told of what happens, and not the listener.
-        dp.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
-        if dp.send_startup(id, &reply).is_err() {
-            let (qp, reason) = (num, DisconnectReason::LocalError);
-            let message = format!("the answer to {remote} could not be sent: no frame is free");
-            self.abort(dp, tx, id, reason, None);
-            self.end_queue_pair(
-                dp,
-                qp,
-                reason,
-                Event::ConnectFailed {
-                    qp,
-                    reason,
-                    message,
-                },
-            );
-            return Ok(());
-        }
-        self.enter_rdma_mode(dp, tx, id, num, &negotiated, Vec::new());
-        Ok(())
-    }
-
-    fn reject<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        request: ConnRequestId,
-        private_data: &[u8],
-    ) -> Result<(), CommandError> {
-        self.answer_no(dp, tx, request, Some(private_data))
-    }
-
-    /// Refuses a request that no application sees.
-    fn refuse<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        request: ConnRequestId,
-    ) -> Result<(), CommandError> {
-        self.answer_no(dp, tx, request, None)
-    }
-
-    /// The end of a request, with what the application says if it is the one that rejects it.
-    fn answer_no<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        request: ConnRequestId,
-        private_data: Option<&[u8]>,
-    ) -> Result<(), CommandError> {
-        let id = self.waiting(request)?;
-        let gone = || unknown("connection request");
-        let conn = dp.conns.get(id).ok_or_else(gone)?;
-        let Phase::Requested {
-            listener, asked, ..
-        } = &conn.phase
-        else {
-            return Err(gone());
-        };
-        let listener = *listener;
-        let reply = match asked {
-            // MPA has no other word for it.
-            Asked::Mpa(responder) => {
-                let reply = responder.reject(private_data.unwrap_or(&[]));
-                reply.map_err(invalid)?.bytes().to_vec()
-            }
-            Asked::Session => dp.sctp.sessions.reject(id, private_data)?,
-        };
-        self.requests.remove(&request.0);
-        self.send_reject(dp, tx, id, listener, &reply);
-        Ok(())
-    }
-
-    pub(in crate::shard) fn disconnect<P: Port>(
-        &mut self,
-        dp: &mut Datapath<P>,
-        tx: &mut Tx,
-        num: QpNum,
-        abort: bool,
-    ) -> Result<(), CommandError> {
-        let slot = dp.qp(num)?;
-        let state = slot.qp.state();
-        let id = slot.conn.ok_or_else(|| CommandError::WrongState {
-            what: "queue pair",
-            found: format!("{state:?}"),
-            wanted: "connected or connecting",
-        })?;
-        let starting = dp
-            .conns
-            .get(id)
-            .is_some_and(|c| matches!(c.phase, Phase::Requesting { .. }));
-        if abort || starting {
-            self.abort(dp, tx, id, DisconnectReason::Aborted, None);
-            return Ok(());
-        }
-        dp.qp(num)?.qp.disconnect();
-        tx.make_ready(dp, id);
-        self.update_qp(dp, tx, num);
-        Ok(())
-    }
 }
 
 impl<P: Port> Datapath<P> {
-    /// Opens a TCP connection; the MPA Request follows when it is established.
-    fn open(
-        &mut self,
-        tuple: FourTuple,
-        path: &Path,
-        mpa: &MpaOptions,
-        private_data: &[u8],
-    ) -> Result<(ConnId, Asking), CommandError> {
-        let initiator = |markers| {
-            initiator_options(mpa, markers)
-                .and_then(|options| Initiator::new(options, private_data))
-                .map(Box::new)
-                .map_err(invalid)
-        };
-        let asking = Asking::Mpa {
-            unmarked: match mpa.markers {
-                MarkerUse::Prefer => Some(initiator(false)?),
-                MarkerUse::Off | MarkerUse::Require => None,
-            },
-            initiator: initiator(mpa.markers != MarkerUse::Off)?,
-        };
-        let options = ConnOptions {
-            mss: path.mss(tuple.remote.addr),
-        };
-        let id = self.stack.connect(self.now, tuple, options);
-        let id = id.map_err(|error| match error {
-            ConnectError::TooMany { limit } => CommandError::Limit {
-                what: "connections",
-                limit,
-            },
-            ConnectError::InUse { .. } => CommandError::InUse {
-                local: tuple.local.into(),
-            },
-            ConnectError::DropReason { .. } => invalid(error),
-        })?;
-        Ok((id, asking))
-    }
-
     pub(in crate::shard) fn qp(&mut self, qp: QpNum) -> Result<&mut QpSlot, CommandError> {
         let slot = self.qps.get_mut(qp.0).ok_or(unknown("queue pair"))?;
         Ok(slot)
     }
-}
-
-/// The MPA Reply that takes a request, and what is agreed by it.
-fn accept_mpa(
-    responder: &Responder,
-    mpa: &MpaOptions,
-    private_data: &[u8],
-) -> Result<(Vec<u8>, Negotiated), CommandError> {
-    let options = ResponderOptions {
-        crc: mpa.crc,
-        markers: match mpa.markers {
-            MarkerUse::Off => false,
-            MarkerUse::Prefer => responder.markers_wanted(),
-            MarkerUse::Require => true,
-        },
-        aligned: mpa.aligned,
-        depths: depths(mpa),
-        rtr: indications(mpa.rtr),
-    };
-    let (reply, negotiated) = responder.accept(&options, private_data).map_err(invalid)?;
-    Ok((reply.bytes().to_vec(), negotiated))
 }
 
 /// A queue pair's completions would be lost without an error in a CQ that is dead (RFC 5040 section 8.1.1,
@@ -592,13 +356,5 @@ fn region_refused(error: AddRegionError) -> CommandError {
             limit: capacity,
         },
         _ => invalid(error),
-    }
-}
-
-fn wrong_state(error: WrongQpState) -> CommandError {
-    CommandError::WrongState {
-        what: "queue pair",
-        found: format!("{:?}", error.found),
-        wanted: "Idle",
     }
 }
