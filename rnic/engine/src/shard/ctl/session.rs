@@ -150,7 +150,9 @@ impl Ctl {
         match event {
             Event::Incoming(agreed) => {
                 let Some((path, port)) = way else {
-                    return dp.llp_abort(id);
+                    // It has no session yet.
+                    dp.sctp.stack.abort(dp.now, assoc, b"");
+                    return dp.sctp.sessions.remove(id);
                 };
                 let tuple = tuple(&agreed.ends);
                 dp.sctp.sessions.begin(assoc, tuple.local, dp.now);
