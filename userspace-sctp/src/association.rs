@@ -72,6 +72,8 @@ pub(crate) struct Association<B> {
     window_probe: WindowProbe,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
+    /// When the peer's last packet came with our Verification Tag.
+    heard_at: Instant,
     /// One packet of lost chunks may go whatever the congestion window says (section 7.2.4).
     fast: bool,
     /// Packets with data that may still go in this burst.
@@ -131,7 +133,7 @@ pub(crate) struct Seed {
 
 impl<B> Association<B> {
     /// Knows nothing of the peer.
-    fn new(seed: Seed, config: &Config, random: &mut Random) -> Self {
+    fn new(seed: Seed, config: &Config, random: &mut Random, now: Instant) -> Self {
         let Seed { id, ends, tag, tsn } = seed;
         let path = Path::new(config, ends.remote.ip());
         Self {
@@ -157,6 +159,7 @@ impl<B> Association<B> {
             heartbeat: Heartbeat::default(),
             window_probe: WindowProbe::None,
             is_answered: false,
+            heard_at: now,
             fast: false,
             burst: config.max_burst,
         }
@@ -209,6 +212,7 @@ impl<B> Association<B> {
             rto: self.path.rto.get(),
             errors: self.path.errors,
             held: self.inbound.window.held(),
+            heard_at: self.heard_at,
         }
     }
 

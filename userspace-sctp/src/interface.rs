@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use userspace_net::Instant;
+
 /// Names an association of one [`crate::Stack`]. A name is never used again: after the association is gone every call
 /// with it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -321,6 +323,8 @@ pub struct Info {
     pub errors: u32,
     /// Bytes of user data that are here and not consumed.
     pub held: usize,
+    /// When the peer's last packet with the right Verification Tag came; at first, when the association began.
+    pub heard_at: Instant,
 }
 
 /// What a stack has sent and received, and what was done with packets that brought nothing to an association.

@@ -34,6 +34,7 @@ impl<B> Association<B> {
         if packet.header.tag != self.tags.local {
             return self.receive_reflected(packet, env);
         }
+        self.heard_at = env.now;
         self.heard_in_shutdown(env);
         let mut brought = Brought::new(&self.inbound.arrivals);
         for chunk in packet.chunks() {

@@ -50,7 +50,7 @@ type Refusal<'a> = (Cause<'a>, &'static str);
 impl<B> Association<B> {
     /// Asks for an association.
     pub(crate) fn active(seed: Seed, env: &mut Env<'_, B>) -> Self {
-        let mut association = Self::new(seed, env.config, env.random);
+        let mut association = Self::new(seed, env.config, env.random, env.now);
         association.ask(env.now);
         association
     }
@@ -63,7 +63,7 @@ impl<B> Association<B> {
         random: &mut Random,
         now: Instant,
     ) -> Self {
-        let mut association = Self::new(seed, config, random);
+        let mut association = Self::new(seed, config, random, now);
         association.adopt(&Peer::of(cookie), config);
         association.enter_established(now, config, random);
         association.pending.cookie_ack = true;

@@ -2,7 +2,7 @@ use userspace_sctp::chunk::{Chunk, Init};
 use userspace_sctp::parameter::Parameter;
 use userspace_sctp::{Config, ConnectError, Ends, Event, State};
 
-use crate::script::{COOKIE, PEERS_TAG, Script, ends, init, local, parameters, remote};
+use crate::script::{COOKIE, PEERS_TAG, Script, ends, init, local, millis, parameters, remote};
 
 /// RFC9260-8.5-2, RFC9260-8.5-3, RFC9260-8.5.1-3.
 #[test]
@@ -17,6 +17,20 @@ fn a_packet_with_another_tag_is_dropped() {
         assert_eq!(script.state(id), State::Established);
     }
     assert_eq!(script.stack.counters().wrong_tags, 3);
+}
+
+#[test]
+fn each_packet_with_the_right_tag_is_something_heard() {
+    let (mut script, id) = Script::established(Config::default());
+    let mut heard = script.now;
+    for chunk in [Chunk::Heartbeat(b"beat"), Chunk::CookieAck] {
+        script.wait_for(millis(100));
+        script.peer_with(script.tag ^ 1, remote(), &[chunk]);
+        assert_eq!(script.info(id).heard_at, heard);
+        heard = script.now;
+        script.peer(&[chunk]);
+        assert_eq!(script.info(id).heard_at, heard);
+    }
 }
 
 /// RFC9260-8.4-10, RFC9260-8.4-11; but an ABORT with an association's tag would end it.

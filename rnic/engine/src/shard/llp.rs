@@ -112,7 +112,7 @@ impl<P: Port> Datapath<P> {
         if let Some(session) = self.sctp.sessions.get(id) {
             return Some(Heard {
                 awaits_ack: session.posted > 0,
-                at: session.heard_at,
+                at: self.sctp.stack.info(session.assoc)?.heard_at,
             });
         }
         let info = self.stack.info(id)?;

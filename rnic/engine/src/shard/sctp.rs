@@ -136,29 +136,29 @@ impl Sessions {
     }
 
     /// Adds one, or replaces what is left of one whose association is gone.
-    pub fn add(&mut self, assoc: AssocId, session: Session, now: Instant) -> ConnId {
+    pub fn add(&mut self, assoc: AssocId, session: Session) -> ConnId {
         let id = self.name(assoc);
         let slot = assoc.index();
         if slot >= self.slots.len() {
             self.slots.resize_with(slot + 1, || None);
         }
-        let stream = Box::new(StreamSession::new(id, assoc, session, now));
+        let stream = Box::new(StreamSession::new(id, assoc, session));
         self.count += usize::from(self.slots[slot].replace(stream).is_none());
         id
     }
 
     /// The session over an association; a peer's that has just come is added.
-    pub fn of(&mut self, assoc: AssocId, now: Instant) -> Option<&mut StreamSession> {
+    pub fn of(&mut self, assoc: AssocId) -> Option<&mut StreamSession> {
         let id = self.name(assoc);
         if self.get(id).is_none() {
-            self.add(assoc, Session::passive(), now);
+            self.add(assoc, Session::passive());
         }
         self.get_mut(id)
     }
 
     /// A peer's association is there, of which messages may have come already.
-    pub fn begin(&mut self, assoc: AssocId, local: Endpoint, now: Instant) {
-        if let Some(session) = self.of(assoc, now) {
+    pub fn begin(&mut self, assoc: AssocId, local: Endpoint) {
+        if let Some(session) = self.of(assoc) {
             session.local = Some(local);
         }
     }

@@ -36,6 +36,9 @@ mod raw;
 mod registration;
 mod rtr_retry;
 mod sctp;
+#[path = "../shared/sctp_peer.rs"]
+mod sctp_peer;
+mod sctp_raw;
 mod set_timeouts;
 mod side;
 mod small_peers;

@@ -12,6 +12,7 @@ use userspace_tcp::KeepAlive;
 use crate::impairment::Impairment;
 use crate::raw::{Duel, write_fpdu};
 use crate::rtr_retry::opened_with;
+use crate::sctp_raw::{HOSTILE, SctpDuel};
 use crate::side::{Side, SideConfig};
 use crate::world::World;
 
@@ -147,6 +148,28 @@ fn a_peer_that_is_heard_of_may_take_its_time_to_answer() {
     duel.run_for(Duration::from_secs(2));
     let (reason, _) = told(&duel.side).unwrap();
     assert_eq!(reason, DisconnectReason::TimedOut);
+}
+
+/// What it acknowledges is something heard, as over TCP.
+#[test]
+fn a_peer_over_sctp_that_only_acknowledges_is_heard_of() {
+    let mut duel = SctpDuel::new(config());
+    let qp = duel.open(HOSTILE);
+    let stag = duel.side.stag;
+    duel.side
+        .post_work(qp, WrOpcode::Read, 1, 0, (stag, 0), 100);
+    for wr_id in 2..12 {
+        duel.side
+            .post_work(qp, WrOpcode::Write, wr_id, 0, (stag, 0), 100);
+        duel.run_for(Duration::from_secs(2));
+        assert_eq!(told(&duel.side), None);
+    }
+    duel.run_for(USER_TIMEOUT - Duration::from_millis(2100));
+    assert_eq!(told(&duel.side), None);
+    duel.run_for(Duration::from_millis(200));
+    let (reason, message) = told(&duel.side).unwrap();
+    assert_eq!(reason, DisconnectReason::TimedOut, "{message}");
+    assert_eq!(duel.side.counter("silence_timeouts"), 1);
 }
 
 #[test]

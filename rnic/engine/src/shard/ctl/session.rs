@@ -74,7 +74,7 @@ impl<P: Port> Datapath<P> {
             },
             ConnectError::BadEnds { .. } => invalid(error),
         })?;
-        let id = sctp.sessions.add(assoc, session, self.now);
+        let id = sctp.sessions.add(assoc, session);
         if let Some(session) = sctp.sessions.get_mut(id) {
             session.initiate = Some(initiate);
             session.local = Some(tuple.local);
@@ -155,7 +155,7 @@ impl Ctl {
                     return dp.sctp.sessions.remove(id);
                 };
                 let tuple = tuple(&agreed.ends);
-                dp.sctp.sessions.begin(assoc, tuple.local, dp.now);
+                dp.sctp.sessions.begin(assoc, tuple.local);
                 dp.sctp.stack.limit_mtu(dp.now, assoc, path.mtu as usize);
                 let conn = Conn::new(id, tuple, *path, port, 0, Phase::HalfOpen);
                 self.adopt(dp, tx, conn);

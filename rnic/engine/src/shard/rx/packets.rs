@@ -69,7 +69,7 @@ impl<P: Port> Datapath<P> {
             (&mut self.conns, &mut self.qps, &mut self.tables, self.now);
         let counters = &mut self.counters;
         stack.receive(now, local, remote, bytes, |assoc, message| {
-            let Some(session) = sessions.of(assoc, now) else {
+            let Some(session) = sessions.of(assoc) else {
                 return;
             };
             let id = session.id;
@@ -78,7 +78,7 @@ impl<P: Port> Datapath<P> {
                 Some(Phase::Rdma { qp }) => qps.get_mut(qp.0),
                 _ => None,
             };
-            let arrival = session.arrived(&message, qp.is_some(), now);
+            let arrival = session.arrived(&message, qp.is_some());
             match (arrival, qp) {
                 (Arrival::Next(segment), Some(slot)) => {
                     let context = &mut tables.context(slot.tally, now);

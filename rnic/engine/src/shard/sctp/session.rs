@@ -1,7 +1,7 @@
 //! One session: the rules of RFC 5043, what came before its turn, and what is not acknowledged.
 
 use rnic_proto::sctp::{ChunkError, ControlChunk, Session, SessionError, UserData};
-use userspace_net::{ConnId, Endpoint, Instant};
+use userspace_net::{ConnId, Endpoint};
 use userspace_sctp::{AssocId, Message};
 
 use super::segments::{Held, Segments};
@@ -28,8 +28,6 @@ pub struct StreamSession {
     pub posted_bytes: usize,
     /// Bytes of messages that are not needed any more, until SCTP is told.
     pub consumed: usize,
-    /// When the peer's last message came.
-    pub heard_at: Instant,
     /// Something of it is to be seen to.
     pub(super) is_heard: bool,
     /// What the peer did that ends the session.
@@ -69,7 +67,7 @@ pub enum Arrival<'a> {
 }
 
 impl StreamSession {
-    pub(super) fn new(id: ConnId, assoc: AssocId, session: Session, now: Instant) -> Self {
+    pub(super) fn new(id: ConnId, assoc: AssocId, session: Session) -> Self {
         Self {
             id,
             assoc,
@@ -83,7 +81,6 @@ impl StreamSession {
             posted: 0,
             posted_bytes: 0,
             consumed: 0,
-            heard_at: now,
             is_heard: false,
             fault: None,
         }
@@ -91,13 +88,7 @@ impl StreamSession {
 
     /// A message came. `carries`: segments may go to a queue pair.
     #[inline]
-    pub fn arrived<'a>(
-        &mut self,
-        message: &Message<'a>,
-        carries: bool,
-        now: Instant,
-    ) -> Arrival<'a> {
-        self.heard_at = now;
+    pub fn arrived<'a>(&mut self, message: &Message<'a>, carries: bool) -> Arrival<'a> {
         if self.fault.is_some() {
             self.consumed += message.payload.len();
             return Arrival::Kept;
