@@ -19,7 +19,8 @@
 //!   sent again, until it comes back.
 //! - After [`Event::Closed`], [`Event::Aborted`], [`Event::Failed`] or [`Stack::abort`] the [`AssocId`] is dead: calls
 //!   with it do nothing and say so.
-//! - After [`Event::Restarted`] the name stays, and everything else begins anew.
+//! - After [`Event::Restarted`] the name stays, and everything else begins anew. The packet that restarts it
+//!   shows no message.
 //!
 //! # Memory
 //! An association allocates when it begins, and a fragment of a message when it comes. Nothing else of a packet does.

@@ -153,6 +153,12 @@ impl<B: AsRef<[u8]>> Stack<B> {
         association.map_or(0, Association::message_max)
     }
 
+    /// Whether [`Stack::post`] takes messages at all: the association is established, and neither side shuts it down.
+    pub fn takes_messages(&self, id: AssocId) -> bool {
+        let association = self.associations.get(id);
+        association.is_some_and(|association| association.state() == State::Established)
+    }
+
     /// Chunks that can be posted; 0 when the association is gone.
     pub fn room(&self, id: AssocId) -> usize {
         self.info(id).map_or(0, |info| info.room)

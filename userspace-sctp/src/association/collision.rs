@@ -29,6 +29,9 @@ pub(crate) enum Answering {
 pub(crate) enum Collision {
     /// The rest of its packet is the association's.
     Accepted,
+    /// The peer has restarted. The rest of its packet is dropped, and comes again: the layer above must hear of the
+    /// restart before it is shown a message.
+    Restarted,
     /// Dropped with its packet.
     Discarded,
     /// The same, and the peer is told that it came too late.
@@ -92,7 +95,7 @@ impl<B> Association<B> {
         };
         *self = Self::passive(seed, cookie, env.config, env.random, env.now);
         self.event(env, Event::Restarted(self.agreed()));
-        Collision::Accepted
+        Collision::Restarted
     }
 
     /// Action B: both sides have asked, and the peer took another tag when it did.

@@ -222,7 +222,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.settle(id, now);
         match collision {
             Collision::Accepted => Some(id),
-            Collision::Discarded => None,
+            Collision::Restarted | Collision::Discarded => None,
             Collision::Stale => {
                 self.tell_stale(now, ends, returned);
                 None

@@ -98,8 +98,11 @@ fn a_peer_that_has_restarted_begins_anew() {
     assert_eq!(script.info(id), before);
     let ours = script.tag;
     script.tag = tag;
-    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    // A message with the cookie waits until the layer above knows of the restart.
+    let first = Chunk::Data(crate::script::data(0, b"m"));
+    script.peer(&[Chunk::CookieEcho(&cookie), first]);
     assert!(matches!(script.event(), Event::Restarted(_)));
+    assert!(script.shown.is_empty());
     assert!(script.stack.poll_released().is_some());
     let sent = script.one();
     assert_eq!((sent.only(), sent.tag()), (Chunk::CookieAck, OTHER_TAG));
@@ -110,7 +113,7 @@ fn a_peer_that_has_restarted_begins_anew() {
     // The old tag is good for nothing any more, and the peer's TSNs begin anew.
     script.peer_with(ours, remote(), &[Chunk::Heartbeat(b"beat")]);
     script.nothing();
-    script.peer(&[Chunk::Data(crate::script::data(0, b"m"))]);
+    script.peer(&[first]);
     assert_eq!(script.shown, b"m");
 }
 

@@ -2,8 +2,8 @@
 //! byte by byte with the headers that the Terminate must carry. Nothing of it is placed. The innocent peer's transfer
 //! goes on undisturbed.
 
-mod cases;
-mod scene;
+pub mod cases;
+pub mod scene;
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod deferred_ack;
 mod fairness;
 mod guessing;
 mod hostile;
+mod hostile_sctp;
 mod idle_poll;
 mod illegal;
 mod immediate_transmit;

@@ -171,7 +171,7 @@ impl Ctl {
                 let (reason, message) = (DisconnectReason::Reset, message.to_owned());
                 self.abort(dp, tx, id, reason, Some(message));
             }
-            Event::PeerClosed => dp.sctp.sessions.hear(id),
+            Event::PeerClosed => self.peer_shuts_down(dp, tx, id),
             Event::Closed => {
                 self.see_to_session(dp, tx, id);
                 self.gone(dp, tx, id, DisconnectReason::PeerClosed, None);
@@ -198,6 +198,18 @@ impl Ctl {
                 let message = remote.map(|remote| format!("{remote}: {failure}"));
                 self.gone(dp, tx, id, reason, message);
             }
+        }
+    }
+
+    /// The peer sends and takes nothing more but acknowledgments.
+    fn peer_shuts_down<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
+        // What came before has its turn first.
+        self.see_to_session(dp, tx, id);
+        let phase = dp.conns.get(id).map(|conn| &conn.phase);
+        if !matches!(phase, Some(Phase::Rdma { .. } | Phase::Over)) {
+            let message = "the peer ended the association before the session began".to_owned();
+            self.finish(dp, tx, id, DisconnectReason::PeerClosed, Some(message));
+            self.limit_close(dp, id);
         }
     }
 
@@ -322,8 +334,7 @@ impl Ctl {
         log::debug!("{message}");
         self.finish(dp, tx, id, DisconnectReason::NotMpa, Some(message));
         if let Some(stream) = dp.sctp.sessions.get_mut(id) {
-            stream.fault = None;
-            stream.broken = true;
+            stream.break_off();
         }
         self.let_go(dp, tx, id, Ok(()));
         self.settle_session(dp, tx, id);
@@ -339,7 +350,10 @@ impl Ctl {
         if consumed > 0 {
             dp.sctp.stack.consumed(dp.now, assoc, consumed);
         }
-        let terminate = match stream.ending && stream.session.has_begun() {
+        // An association that is being shut down takes none.
+        let ends =
+            stream.ending && stream.session.has_begun() && dp.sctp.stack.takes_messages(assoc);
+        let terminate = match ends {
             true => stream.session.terminate(),
             false => None,
         };

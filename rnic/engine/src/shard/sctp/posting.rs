@@ -56,7 +56,8 @@ impl Sctp {
         // back, and new chunks are to go on.
         let window = 2 * info.cwnd + message_max;
         // One chunk is left for the Terminate.
-        let room = match session.session.may_send_segment() && info.room > 1 {
+        let takes = self.stack.takes_messages(session.assoc);
+        let room = match takes && session.session.may_send_segment() && info.room > 1 {
             true => window.saturating_sub(session.posted_bytes),
             false => 0,
         };

@@ -4,7 +4,8 @@
 //! segments of a session that has not begun, and Sends whose receive is not known yet. SCTP's receive window bounds
 //! the copies, because they are not consumed.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rnic_proto::sctp::IN_FLIGHT_MAX;
 
@@ -29,13 +30,13 @@ pub enum Held {
     },
 }
 
-/// The places of a session from the next in order on.
+/// What is here of a session from the next in order on. It has memory for that, and none for what is missing.
 #[derive(Debug, Default)]
 pub struct Segments {
     /// All before have had their turn.
     next: u64,
-    /// From `next` on.
-    held: VecDeque<Option<Held>>,
+    /// By place.
+    held: BTreeMap<u64, Held>,
 }
 
 /// A place that was taken before: the peer has used a DDP-SSN twice.
@@ -51,37 +52,54 @@ impl Segments {
     /// The next in order had its turn as it came.
     #[inline]
     pub fn pass(&mut self) {
-        self.held.pop_front();
         self.next += 1;
     }
 
     /// Keeps what came for a place, which is not before the next and less than [`IN_FLIGHT_MAX`] ahead of it.
     pub fn keep(&mut self, place: u64, held: Held) -> Result<(), TakenTwice> {
-        let ahead = place.saturating_sub(self.next);
+        let ahead = place.wrapping_sub(self.next);
         debug_assert!(ahead < IN_FLIGHT_MAX, "place {place} of {self:?}");
-        let at = ahead as usize;
-        if at >= self.held.len() {
-            self.held.resize_with(at + 1, || None);
-        }
-        match &mut self.held[at] {
-            Some(_) => Err(TakenTwice),
-            free => {
-                *free = Some(held);
+        match self.held.entry(place) {
+            Entry::Occupied(_) => Err(TakenTwice),
+            Entry::Vacant(free) => {
+                free.insert(held);
                 Ok(())
             }
         }
     }
 
     /// What has its turn now, if it is here.
+    #[inline]
     pub fn first(&self) -> Option<&Held> {
-        self.held.front()?.as_ref()
+        let (place, held) = self.held.first_key_value()?;
+        (*place == self.next).then_some(held)
     }
 
     /// Takes what has its turn now, if it is here.
     pub fn take(&mut self) -> Option<Held> {
-        let held = self.held.front_mut()?.take()?;
+        let first = self.held.first_entry()?;
+        if *first.key() != self.next {
+            return None;
+        }
+        let held = first.remove();
         self.pass();
         Some(held)
+    }
+
+    /// Nothing of it gets a turn any more. The bytes of user data that were kept.
+    pub fn clear(&mut self) -> usize {
+        let held = std::mem::take(&mut self.held);
+        held.values().map(Held::bytes).sum()
+    }
+}
+
+impl Held {
+    /// Bytes of user data that are kept.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Placed { .. } => 0,
+            Self::Copy { bytes, .. } => bytes.len(),
+        }
     }
 }
 
@@ -120,5 +138,8 @@ mod tests {
         assert_eq!(segments.next(), 4);
         segments.keep(4 + IN_FLIGHT_MAX - 1, copy(0)).unwrap();
         assert!(segments.first().is_none());
+        assert!(segments.take().is_none());
+        assert_eq!(segments.clear(), 1);
+        assert!(segments.held.is_empty());
     }
 }

@@ -89,7 +89,7 @@ impl StreamSession {
     /// A message came. `carries`: segments may go to a queue pair.
     #[inline]
     pub fn arrived<'a>(&mut self, message: &Message<'a>, carries: bool) -> Arrival<'a> {
-        if self.fault.is_some() {
+        if self.fault.is_some() || self.broken {
             self.consumed += message.payload.len();
             return Arrival::Kept;
         }
@@ -144,6 +144,13 @@ impl StreamSession {
         self.fault = Some(fault);
         self.consumed += message.payload.len();
         Arrival::Kept
+    }
+
+    /// Nothing that the peer sends counts any more.
+    pub fn break_off(&mut self) {
+        self.fault = None;
+        self.broken = true;
+        self.consumed += self.segments.clear();
     }
 
     /// Whether a segment that is here has its turn now.

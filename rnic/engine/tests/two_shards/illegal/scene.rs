@@ -181,8 +181,13 @@ fn accept(duel: &mut Duel, markers: bool, wr_id: u64, receive: (usize, usize)) -
     qp
 }
 
-/// The Terminate, as RFC 5040 section 4.8 has it.
+/// The FPDU with the Terminate.
 pub fn terminate(control: u16, shown: Shown, fault: &[u8]) -> Vec<u8> {
+    fpdu(&terminate_message(control, shown, fault))
+}
+
+/// The Terminate, as RFC 5040 section 4.8 has it.
+pub fn terminate_message(control: u16, shown: Shown, fault: &[u8]) -> Vec<u8> {
     let flags = match shown {
         Shown::Nothing => 0,
         Shown::Header => 0xc0,
@@ -198,5 +203,5 @@ pub fn terminate(control: u16, shown: Shown, fault: &[u8]) -> Vec<u8> {
             payload.extend(&fault[header..header + 28]);
         }
     }
-    fpdu(&untagged(UNTAGGED | LAST, TERMINATE, [2, 1, 0], &payload))
+    untagged(UNTAGGED | LAST, TERMINATE, [2, 1, 0], &payload)
 }

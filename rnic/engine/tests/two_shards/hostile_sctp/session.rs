@@ -1,0 +1,265 @@
+//! What a session does not allow, in every state of it (RFC 5043 section 6).
+
+use std::time::Duration;
+
+use rnic_engine::command::Command;
+use rnic_ipc::control::{DisconnectReason, QpState};
+use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_proto::Stag;
+
+use super::scene::{OWN_READ, OWN_RECEIVE, Scene};
+use crate::illegal::cases::*;
+use crate::sctp_peer::{
+    ACCEPT, CONTROL, Heard, INITIATE, REJECT, SEGMENT, TERMINATE as END, control, segment,
+};
+use crate::sctp_raw::HOSTILE;
+use crate::side::SideConfig;
+
+/// Where the hostile peer writes what it may.
+const OPEN: (usize, usize) = (0x20_0000, 0x10_0000);
+/// Bytes of a Write of its.
+const PART: usize = 1000;
+
+fn small() -> SideConfig {
+    SideConfig {
+        frames: 600,
+        ..SideConfig::default()
+    }
+}
+
+/// Sends this many Writes, the first one with this DDP-SSN.
+fn write_from(scene: &mut Scene, ssn: u16, count: u16) {
+    for index in 0..count {
+        let at = OPEN.0 + usize::from(index) * PART % OPEN.1;
+        let write = scene.write(at, &[0xaa; PART]);
+        scene
+            .duel
+            .send_segment(HOSTILE, ssn.wrapping_add(index), &write);
+    }
+}
+
+/// What is wrong is told by the session's Terminate, and the association is shut down as soon as that is acknowledged,
+/// however much more comes meanwhile.
+#[test]
+fn a_fault_with_more_than_a_window_behind_it_ends_in_a_shutdown() {
+    let faults = [
+        (CONTROL, control(1, INITIATE, b"")),
+        (CONTROL, control(1, ACCEPT, b"")),
+        (CONTROL, control(1, 99, b"")),
+        (SEGMENT, vec![0]),
+        (18, segment(1, b"what")),
+        (SEGMENT, segment(0x8001, b"too far ahead")),
+        (SEGMENT, segment(0, b"again")),
+    ];
+    for (protocol, fault) in faults {
+        let name = format!("{protocol} {fault:02x?}");
+        let mut scene = Scene::new();
+        let hostile = &mut scene.duel.peers[HOSTILE];
+        hostile.answers = false;
+        scene.duel.send(HOSTILE, protocol, &fault);
+        write_from(&mut scene, 2, 1500);
+        let hostile = &scene.duel.peers[HOSTILE];
+        assert_eq!(hostile.data, [(CONTROL, control(1, END, b""))], "{name}");
+        let window = hostile.heard.iter().rev().find_map(|heard| match heard {
+            Heard::Sack { cumulative, window } => Some((*cumulative, *window)),
+            _ => None,
+        });
+        let (cumulative, window) = window.unwrap();
+        assert_eq!(cumulative, hostile.tsn.previous(), "{name}");
+        assert!(window > 1 << 19, "{name}: {window}");
+        scene.assert_ended(DisconnectReason::NotMpa, &name);
+        scene.duel.peers[HOSTILE].answers = true;
+        let sack = scene.duel.peers[HOSTILE].sack();
+        scene.duel.give(&[sack]);
+        let heard = &scene.duel.peers[HOSTILE].heard;
+        assert!(heard.contains(&Heard::Shutdown), "{name}: {heard:?}");
+        scene.assert_innocent_unharmed(&name, &[]);
+    }
+}
+
+/// The peer's Terminate is its last word.
+#[test]
+fn what_comes_behind_the_peers_terminate_ends_the_session() {
+    // The peer may write there: a segment that comes before its turn is placed.
+    let write = Scene::new().write(OPEN.0, &[0xee; 8]);
+    let behind: [(u32, Vec<u8>); 4] = [
+        (SEGMENT, segment(2, &write)),
+        (CONTROL, control(2, END, b"")),
+        (CONTROL, control(2, INITIATE, b"raw")),
+        (SEGMENT, segment(2, b"")),
+    ];
+    for (protocol, bytes) in behind {
+        for together in [true, false] {
+            let name = format!("{protocol} {bytes:02x?}, together: {together}");
+            let mut scene = Scene::new();
+            let end = control(1, END, b"");
+            let hostile = &mut scene.duel.peers[HOSTILE];
+            hostile.answers = false;
+            let chunks = [
+                hostile.next_data(CONTROL, &end),
+                hostile.next_data(protocol, &bytes),
+            ];
+            match together {
+                true => scene.duel.send_chunks(HOSTILE, &chunks),
+                false => {
+                    scene.duel.send_chunks(HOSTILE, &chunks[..1]);
+                    scene.duel.send_chunks(HOSTILE, &chunks[1..]);
+                }
+            }
+            let hostile = &scene.duel.peers[HOSTILE];
+            assert_eq!(hostile.data, [(CONTROL, control(1, END, b""))], "{name}");
+            scene.assert_ended(DisconnectReason::NotMpa, &name);
+            scene.duel.peers[HOSTILE].answers = true;
+            let sack = scene.duel.peers[HOSTILE].sack();
+            scene.duel.give(&[sack]);
+            let heard = &scene.duel.peers[HOSTILE].heard;
+            assert!(heard.contains(&Heard::Shutdown), "{name}: {heard:?}");
+            scene.assert_innocent_unharmed(&name, &[OPEN]);
+        }
+    }
+}
+
+/// A DDP-SSN that never comes: what is behind it is placed if it is a Write, and nothing is delivered. The end is
+/// bounded, too, when the peer's Terminate never has its turn.
+#[test]
+fn a_place_that_stays_empty_delivers_nothing_and_keeps_nobody() {
+    for ahead in [1, 5, 0x7ffe] {
+        let mut scene = Scene::new();
+        let name = format!("{ahead} ahead");
+        let send = untagged(UNTAGGED | LAST, SEND, [0, 1, 0], &[0x5e; 8]);
+        let write = scene.write(OPEN.0, &[0xaa; PART]);
+        scene.duel.send_segment(HOSTILE, 1 + ahead, &write);
+        assert_eq!(scene.duel.side.read(OPEN.0, PART), [0xaa; PART], "{name}");
+        if ahead < 0x7ffe {
+            scene.duel.send_segment(HOSTILE, 2 + ahead, &send);
+            scene
+                .duel
+                .send(HOSTILE, CONTROL, &control(3 + ahead, END, b""));
+        }
+        scene.duel.run_for(Duration::from_secs(60));
+        assert!(scene.duel.side.completion(OWN_RECEIVE).is_none(), "{name}");
+        assert_eq!(scene.duel.side.state(scene.hostile), QpState::Rts, "{name}");
+        let (qp, abort) = (scene.hostile, false);
+        let command = Command::Disconnect { qp, abort };
+        let now = scene.duel.now;
+        scene.duel.side.shard.execute(command, now).unwrap();
+        scene.duel.run_for(Duration::from_secs(11));
+        let heard = &scene.duel.peers[HOSTILE].heard;
+        let aborted = heard.iter().any(|one| matches!(one, Heard::Abort { .. }));
+        assert!(aborted, "{name}: {heard:?}");
+        scene.assert_ended(DisconnectReason::TimedOut, &name);
+        assert_eq!(scene.duel.side.counter("close_timeouts"), 1, "{name}");
+        scene.assert_innocent_unharmed(&name, &[OPEN, RECEIVE]);
+    }
+}
+
+/// The same place again, before its turn.
+#[test]
+fn a_place_that_is_taken_twice_ends_the_session() {
+    let mut scene = Scene::new();
+    for byte in [1, 2] {
+        let write = scene.write(OPEN.0, &[byte; PART]);
+        scene.duel.send_segment(HOSTILE, 7, &write);
+    }
+    let told = (CONTROL, control(1, END, b""));
+    assert_eq!(scene.duel.peers[HOSTILE].data, [told]);
+    scene.assert_ended(DisconnectReason::NotMpa, "twice");
+    scene.assert_innocent_unharmed("twice", &[OPEN]);
+}
+
+/// What comes behind an Initiate waits for the answer, up to the receive window.
+#[test]
+fn segments_behind_an_initiate_wait_within_the_window_and_have_their_turn() {
+    for accepts in [true, false] {
+        let mut scene = Scene::before_the_session(small());
+        let name = format!("accepted: {accepts}");
+        scene.duel.initiate(HOSTILE);
+        write_from(&mut scene, 1, 1500);
+        assert_eq!(scene.duel.side.read(OPEN.0, PART), [0; PART], "{name}");
+        let levels = scene.duel.side.shard.levels();
+        assert!(levels.frames_free > 500, "{name}: {levels:?}");
+        let hostile = &scene.duel.peers[HOSTILE];
+        let taken = hostile.heard.iter().rev().find_map(|heard| match heard {
+            Heard::Sack { cumulative, window } => Some((*cumulative, *window)),
+            _ => None,
+        });
+        let (cumulative, window) = taken.unwrap();
+        // Of 1 MiB, in messages of 1016 bytes.
+        let missing = hostile.tsn.previous().since(cumulative);
+        assert_eq!((missing, window), (1500 - 1033, 0), "{name}");
+        if accepts {
+            scene.hostile = scene.duel.side.create_qp();
+            scene.duel.accept(HOSTILE, scene.hostile);
+            assert_eq!(scene.duel.side.read(OPEN.0, PART), [0xaa; PART], "{name}");
+            let (qp, abort) = (scene.hostile, true);
+            let command = Command::Disconnect { qp, abort };
+            let now = scene.duel.now;
+            scene.duel.side.shard.execute(command, now).unwrap();
+            scene.duel.pump();
+            scene.assert_ended(DisconnectReason::Aborted, &name);
+        } else {
+            let (request, ..) = scene.duel.side.take_request().unwrap();
+            let private_data = b"no".to_vec();
+            let command = Command::Reject {
+                request,
+                private_data,
+            };
+            let now = scene.duel.now;
+            scene.duel.side.shard.execute(command, now).unwrap();
+            scene.duel.pump();
+            let rejected = (CONTROL, control(0, REJECT, b"no"));
+            assert_eq!(scene.duel.peers[HOSTILE].data, [rejected], "{name}");
+        }
+        scene.duel.run_for(Duration::from_secs(11));
+        scene.assert_innocent_unharmed(&name, &[OPEN]);
+    }
+}
+
+/// What may not come behind an Initiate ends the request, which nobody can answer any more.
+#[test]
+fn a_request_ends_with_its_session() {
+    let ends: [(u32, Vec<u8>); 4] = [
+        (CONTROL, control(1, INITIATE, b"raw")),
+        (CONTROL, control(1, ACCEPT, b"")),
+        (CONTROL, control(1, END, b"")),
+        (CONTROL, vec![0, 1, 0]),
+    ];
+    for (protocol, bytes) in ends {
+        let name = format!("{bytes:02x?}");
+        let mut scene = Scene::before_the_session(small());
+        scene.duel.initiate(HOSTILE);
+        let (request, ..) = scene.duel.side.take_request().unwrap();
+        scene.duel.send(HOSTILE, protocol, &bytes);
+        assert!(scene.duel.request_is_gone(), "{name}");
+        let qp = scene.duel.side.create_qp();
+        let accept = Command::Accept {
+            request,
+            qp,
+            mpa: rnic_ipc::control::MpaOptions::default(),
+            private_data: Vec::new(),
+        };
+        let now = scene.duel.now;
+        assert!(
+            scene.duel.side.shard.execute(accept, now).is_err(),
+            "{name}"
+        );
+        assert_eq!(scene.duel.side.state(qp), QpState::Idle, "{name}");
+        scene.assert_innocent_unharmed(&name, &[]);
+    }
+}
+
+/// A peer that ends the session while we wait for it, and one that says nothing more.
+#[test]
+fn a_terminate_in_the_middle_of_a_read_flushes_it() {
+    let mut scene = Scene::new();
+    let ((sink, len), hostile) = (SINK, scene.hostile);
+    let side = &mut scene.duel.side;
+    side.post_work(hostile, WrOpcode::Read, OWN_READ, sink, (Stag(9), 0), len);
+    scene.duel.pump();
+    scene.end_session();
+    scene.duel.run_for(Duration::from_secs(11));
+    scene.assert_ended(DisconnectReason::Graceful, "terminate");
+    let read = scene.duel.side.completion(OWN_READ).unwrap();
+    assert_eq!(read.status, WcStatus::WorkRequestFlushed as u8);
+    scene.assert_innocent_unharmed("terminate", &[]);
+}
