@@ -103,6 +103,14 @@ pub struct Probe {
     size: u32,
 }
 
+impl Probe {
+    /// Of the packet, in bytes.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+}
+
 impl PathMtu {
     /// At first the path takes what the first link takes: `max` bytes, with IPv4 or IPv6.
     pub fn new(settings: Settings, max: u32, v4: bool) -> Self {

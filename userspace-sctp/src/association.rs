@@ -9,6 +9,7 @@
 //! | `output` | packets (6.1, 6.10) |
 //! | `timeout` | T1, T2, T3, T5 (6.3.3, 8.1) |
 //! | `heartbeat` | probes of an idle path (8.3) |
+//! | `probe` | the size of packets (7.3) |
 //! | `ending` | SHUTDOWN and ABORT (9) |
 
 mod arrival;
@@ -19,6 +20,7 @@ mod heartbeat;
 mod opening;
 mod output;
 mod pending;
+mod probe;
 mod sack;
 mod timeout;
 
@@ -46,6 +48,7 @@ pub(crate) use collision::{Answering, Collision};
 use heartbeat::Heartbeat;
 use opening::Opening;
 use pending::Pending;
+use probe::Probing;
 use timeout::Timers;
 
 /// An association. `B` is the caller's buffer of a message.
@@ -69,6 +72,7 @@ pub(crate) struct Association<B> {
     pending: Pending,
     timers: Timers,
     heartbeat: Heartbeat,
+    probing: Probing,
     window_probe: WindowProbe,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
@@ -106,7 +110,7 @@ impl Inbound {
             arrivals: Arrivals::new(first),
             acks: Acks::new(),
             reassembly: Reassembly::new(config.fragment_bytes),
-            window: ReceiveWindow::new(window, path.packet_max - HEADER_LEN - DATA_HEADER_LEN),
+            window: ReceiveWindow::new(window, path.packet_max() - HEADER_LEN - DATA_HEADER_LEN),
         }
     }
 }
@@ -153,10 +157,11 @@ impl<B> Association<B> {
             outbound: Outbound::new(tsn, 0, config.send_chunks),
             // Replaced when the peer's TSN is known.
             inbound: Inbound::new(Tsn(0), config, &path),
-            pending: Pending::new(path.packet_max),
+            pending: Pending::new(path.packet_max()),
             path,
             timers: Timers::default(),
             heartbeat: Heartbeat::default(),
+            probing: Probing::default(),
             window_probe: WindowProbe::None,
             is_answered: false,
             heard_at: now,
@@ -211,6 +216,7 @@ impl<B> Association<B> {
             srtt: self.path.rto.srtt(),
             rto: self.path.rto.get(),
             errors: self.path.errors,
+            mtu: self.path.mtu.plpmtu(),
             held: self.inbound.window.held(),
             heard_at: self.heard_at,
         }
@@ -218,7 +224,7 @@ impl<B> Association<B> {
 
     /// The longest message that fits a packet.
     pub(crate) const fn message_max(&self) -> usize {
-        self.path.packet_max - HEADER_LEN - DATA_HEADER_LEN
+        self.path.packet_max() - HEADER_LEN - DATA_HEADER_LEN
     }
 
     /// The next timer; [`Association::wants_transmit`] says what does not wait for one.
@@ -231,16 +237,6 @@ impl<B> Association<B> {
     pub(crate) fn consumed(&mut self, now: Instant, bytes: usize) {
         if self.inbound.window.consumed(bytes) && self.receives_data() {
             self.inbound.acks.at_once(now);
-        }
-    }
-
-    /// Packets must be smaller from now on.
-    pub(crate) fn shrink_packets(&mut self, env: &mut Env<'_, B>, packet_max: usize) {
-        if packet_max < self.path.packet_max {
-            self.path.shrink(packet_max);
-            self.pending.shrink(packet_max);
-            let message_max = self.message_max();
-            self.event(env, Event::MtuChanged { message_max });
         }
     }
 

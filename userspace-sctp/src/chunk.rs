@@ -29,6 +29,7 @@ mod kind {
     pub(super) const COOKIE_ECHO: u8 = 10;
     pub(super) const COOKIE_ACK: u8 = 11;
     pub(super) const SHUTDOWN_COMPLETE: u8 = 14;
+    pub(super) const PAD: u8 = 0x84;
 }
 
 /// The T bit of ABORT and SHUTDOWN COMPLETE: the Verification Tag is the receiver's own, sent back.
@@ -104,6 +105,11 @@ pub enum Chunk<'a> {
         /// The T bit.
         reflected: bool,
     },
+    /// Fills a packet (RFC 4820 section 3). What it is filled with means nothing, and is sent as zeros.
+    Pad {
+        /// Bytes behind its head, without those up to a multiple of four.
+        len: usize,
+    },
     /// A type that is not known here.
     Unknown {
         /// What its type asks for.
@@ -146,6 +152,7 @@ impl<'a> Chunk<'a> {
             kind::SHUTDOWN_COMPLETE => Some(Self::ShutdownComplete {
                 reflected: flags & REFLECTED != 0,
             }),
+            kind::PAD => Some(Self::Pad { len: value.len() }),
             _ => {
                 let report = Report::of(u16::from(kind >> 6));
                 Some(Self::Unknown { report, whole })
@@ -183,6 +190,7 @@ impl<'a> Chunk<'a> {
             Self::ShutdownComplete { reflected } => {
                 output.element(head(kind::SHUTDOWN_COMPLETE, bit(*reflected)), nothing)
             }
+            Self::Pad { len } => output.element(head(kind::PAD, 0), |o| o.zeros(*len)),
             // As it came, for tools that send on what they read.
             Self::Unknown { whole, .. } | Self::Malformed { whole, .. } => raw(output, whole),
         }

@@ -32,8 +32,11 @@ pub struct Config {
     pub inbound_streams: u16,
     /// What the layer above speaks. A peer with another indication, or none, is refused.
     pub adaptation: Option<u32>,
-    /// Bytes of an IP packet that every path takes, until ICMP says otherwise.
+    /// Bytes of an IP packet that the first link of every path takes. More is never sent in one piece.
     pub mtu: usize,
+    /// Find out the path's MTU also where ICMP errors are filtered: by timeouts, and by probes of more than is known
+    /// to pass (RFC 8899).
+    pub path_mtu_probing: bool,
     /// `RTO.Initial`, `RTO.Min` and `RTO.Max`.
     pub rto: Bounds,
     /// `Max.Init.Retransmits`: of an INIT, and of a COOKIE ECHO.
@@ -61,6 +64,7 @@ impl Default for Config {
             inbound_streams: 16,
             adaptation: None,
             mtu: 1500,
+            path_mtu_probing: true,
             rto: Bounds::default(),
             max_init_retransmits: 8,
             association_max_retrans: 10,
@@ -84,15 +88,18 @@ impl Config {
     }
 }
 
-/// Bytes that an SCTP packet may have in an IP packet of `mtu` bytes to `remote`: a multiple of four.
-pub(crate) fn packet_max(mtu: usize, remote: IpAddr) -> usize {
-    let ip = match remote {
+/// Bytes of the IP header of a packet to `remote`.
+pub(crate) const fn ip_header_len(remote: IpAddr) -> usize {
+    match remote {
         IpAddr::V4(_) => IPV4_HEADER_LEN,
         IpAddr::V6(_) => IPV6_HEADER_LEN,
-    };
-    // What an SCTP packet can't exceed whatever the link takes: the IP length field.
-    let mtu = mtu.clamp(MTU_MIN, usize::from(u16::MAX));
-    (mtu - ip) / 4 * 4
+    }
+}
+
+/// Bytes that an SCTP packet may have in an IP packet of `mtu` bytes, `around` of which are other headers: a multiple
+/// of four.
+pub(crate) const fn packet_max(mtu: usize, around: usize) -> usize {
+    (mtu - around) / 4 * 4
 }
 
 /// Bytes of the largest DATA chunk in such a packet (PMDCS).

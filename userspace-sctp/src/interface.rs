@@ -86,8 +86,8 @@ pub enum Event {
     /// The peer has restarted, and has lost all that it knew. Posted chunks are given back. TSNs, streams and
     /// congestion control begin anew.
     Restarted(Agreed),
-    /// The path takes smaller packets only, so [`crate::Stack::message_max`] is less. What was posted goes as IP
-    /// fragments.
+    /// The path takes packets of another size, and [`crate::Stack::message_max`] with it. What was posted and is too
+    /// long now goes as IP fragments.
     MtuChanged {
         /// Its new value.
         message_max: usize,
@@ -273,8 +273,9 @@ pub struct Transmit {
     pub ends: Ends,
     /// Bytes of the SCTP packet.
     pub len: usize,
-    /// It exceeds the path's MTU, because that shrank after its chunk was posted: it needs IP fragments.
-    pub needs_fragments: bool,
+    /// It exceeds the path's MTU, because that shrank after its chunk was posted: it goes as IP fragments of at most
+    /// so many bytes, IP header included. Other packets go in one piece and with the DF bit, probes of the MTU too.
+    pub fragment_to: Option<usize>,
 }
 
 /// What an ICMP or ICMPv6 error says (RFC 9260 section 10).
@@ -284,7 +285,7 @@ pub enum IcmpError {
     NoProtocol,
     /// Fragmentation needed, or packet too big.
     PacketTooBig {
-        /// MTU of the next hop, in bytes of an IP packet.
+        /// MTU of the next hop, in bytes of an IP packet; 0 where the router named none.
         mtu: usize,
     },
 }
@@ -321,6 +322,8 @@ pub struct Info {
     pub rto: Duration,
     /// Consecutive errors.
     pub errors: u32,
+    /// Bytes of the largest IP packet that the path is known to take.
+    pub mtu: usize,
     /// Bytes of user data that are here and not consumed.
     pub held: usize,
     /// When the peer's last packet with the right Verification Tag came; at first, when the association began.
@@ -340,6 +343,8 @@ pub struct Counters {
     pub retransmits: u64,
     /// Expirations of T3-rtx with data outstanding.
     pub timeouts: u64,
+    /// Probes of a path's MTU that were sent.
+    pub mtu_probes: u64,
     /// No SCTP packets, or with a wrong checksum.
     pub malformed: u64,
     /// With a Verification Tag that is not the association's.

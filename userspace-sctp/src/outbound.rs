@@ -428,6 +428,21 @@ impl<B> Outbound<B> {
         }
     }
 
+    /// A router has dropped chunks of more than `most` bytes: those under way are to be sent again.
+    pub fn lose_larger(&mut self, most: usize) {
+        for at in 0..self.sent {
+            let chunk = &self.chunks[at];
+            if chunk.state == State::InFlight && chunk.bytes > most {
+                self.lose(at);
+            }
+        }
+    }
+
+    /// Bytes of the first chunk that is not acknowledged by the cumulative TSN.
+    pub fn earliest_bytes(&self) -> usize {
+        self.chunks.front().map_or(0, |chunk| chunk.bytes)
+    }
+
     /// Whether something is to be sent again.
     pub const fn has_lost(&self) -> bool {
         self.lost > 0

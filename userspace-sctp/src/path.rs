@@ -2,6 +2,7 @@
 //! ([`congestion`]), the size of its packets, and how often it did not answer.
 
 pub mod congestion;
+pub(crate) mod mtu;
 pub mod rto;
 
 use std::net::IpAddr;
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use userspace_net::Instant;
 
-use crate::config::{Config, packet_max, pmdcs};
+use crate::config::{Config, pmdcs};
 use congestion::Congestion;
+use mtu::Mtu;
 use rto::Rto;
 
 /// Idle timeouts that are taken into account at once: the window has long reached its floor then.
@@ -21,8 +23,8 @@ const IDLE_MAX: u32 = 64;
 pub(crate) struct Path {
     pub(crate) rto: Rto,
     pub(crate) congestion: Congestion,
-    /// Bytes of an SCTP packet.
-    pub(crate) packet_max: usize,
+    /// The size of its packets.
+    pub(crate) mtu: Mtu,
     /// Consecutive errors (sections 8.1, 8.2: with one path both counters are the same).
     pub(crate) errors: u32,
     /// Only what was sent after this measures the round trip: one measurement a round trip, and none of what was
@@ -34,21 +36,25 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn new(config: &Config, remote: IpAddr) -> Self {
-        let packet_max = packet_max(config.mtu, remote);
+        let mtu = Mtu::new(config, remote);
         Self {
             rto: Rto::new(config.rto),
-            congestion: Congestion::new(pmdcs(packet_max), remote.is_ipv6()),
-            packet_max,
+            congestion: Congestion::new(pmdcs(mtu.packet_max()), remote.is_ipv6()),
+            mtu,
             errors: 0,
             measure_from: None,
             busy: None,
         }
     }
 
-    /// Packets are smaller from now on.
-    pub(crate) const fn shrink(&mut self, packet_max: usize) {
-        self.packet_max = packet_max;
-        self.congestion.set_pmdcs(pmdcs(packet_max));
+    /// Bytes of the largest SCTP packet.
+    pub(crate) const fn packet_max(&self) -> usize {
+        self.mtu.packet_max()
+    }
+
+    /// Packets have another size from now on.
+    pub(crate) const fn resized(&mut self) {
+        self.congestion.set_pmdcs(pmdcs(self.packet_max()));
     }
 
     /// A round trip that ended `now`.

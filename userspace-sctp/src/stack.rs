@@ -15,7 +15,7 @@ use userspace_net::links::{Links, Queue};
 use userspace_net::wheel::Wheel;
 
 use crate::association::{Association, Seed};
-use crate::config::{Config, packet_max};
+use crate::config::Config;
 use crate::cookie::Secret;
 use crate::effects::{Effects, Env};
 use crate::interface::{
@@ -208,10 +208,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
                     self.change(now, id, |association, env| association.has_no_protocol(env))
                 }
                 IcmpError::PacketTooBig { mtu } => {
-                    let packet_max = packet_max(mtu, quote.ends.remote.ip());
+                    let mut is_believed = false;
                     self.change(now, id, |association, env| {
-                        association.shrink_packets(env, packet_max);
-                    })
+                        is_believed = association.on_too_big(env, mtu);
+                    });
+                    is_believed
                 }
             }
     }
@@ -234,7 +235,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             return Some(Transmit {
                 ends,
                 len,
-                needs_fragments: false,
+                fragment_to: None,
             });
         }
         while let Some(index) = self.ready.pop(&mut self.ready_links) {
@@ -268,14 +269,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.associations.find(ends)
     }
 
-    /// Its path takes IP packets of at most so many bytes, from here on.
+    /// The first link of its path takes IP packets of at most so many bytes, from here on.
     pub fn limit_mtu(&mut self, now: Instant, id: AssocId, mtu: usize) {
-        if let Some(association) = self.associations.get(id) {
-            let packet_max = packet_max(mtu, association.ends().remote.ip());
-            self.change(now, id, |association, env| {
-                association.shrink_packets(env, packet_max);
-            });
-        }
+        self.change(now, id, |association, env| {
+            association.on_link_mtu(env, mtu);
+        });
     }
 
     /// When [`Stack::advance`] has to be called at the latest.

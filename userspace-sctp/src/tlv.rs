@@ -124,6 +124,15 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// Appends so many zeros.
+    pub(crate) fn zeros(&mut self, len: usize) -> Result<(), NoRoom> {
+        let room = self.room();
+        let place = self.bytes.get_mut(self.len..self.len + len);
+        place.ok_or(NoRoom { needed: len, room })?.fill(0);
+        self.len += len;
+        Ok(())
+    }
+
     /// Appends an element whose value `write` appends, and its padding. Leaves nothing behind when there
     /// is no room for all of it.
     pub(crate) fn element(

@@ -92,10 +92,11 @@ impl<B> Association<B> {
                 }
             }
             Chunk::Malformed { .. } => self.violated("a chunk is too short for its type", env),
-            // Reflected ones under our own tag, a cookie that is not in front, and what `receive` has taken.
+            // Padding, reflected ones under our own tag, a cookie that is not in front, and what `receive` has taken.
             Chunk::Abort { .. }
             | Chunk::ShutdownComplete { .. }
             | Chunk::CookieEcho(_)
+            | Chunk::Pad { .. }
             | Chunk::Data(_)
             | Chunk::Init(_)
             | Chunk::InitAck(_) => {}

@@ -93,7 +93,9 @@ impl<B> Association<B> {
             tag: cookie.tags.local,
             tsn: cookie.local_tsn,
         };
-        *self = Self::passive(seed, cookie, env.config, env.random, env.now);
+        let mut restarted = Self::passive(seed, cookie, env.config, env.random, env.now);
+        restarted.keep_mtu(self, env.now);
+        *self = restarted;
         self.event(env, Event::Restarted(self.agreed()));
         Collision::Restarted
     }

@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::tlv::NoRoom;
 
 /// Bytes of a heartbeat's parameter: head, nonce, time.
-const PARAMETER_LEN: usize = 20;
+pub(super) const PARAMETER_LEN: usize = 20;
 
 /// The last heartbeat.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Heartbeat {
 
 impl<B> Association<B> {
     /// The states in which heartbeats are sent and, with COOKIE-ECHOED, answered.
-    const fn has_heartbeats(&self) -> bool {
+    pub(super) const fn has_heartbeats(&self) -> bool {
         matches!(
             self.state,
             State::Established | State::ShutdownPending | State::ShutdownReceived
@@ -66,13 +66,8 @@ impl<B> Association<B> {
         writer: &mut Writer<'_>,
         env: &mut Env<'_, B>,
     ) -> Result<(), NoRoom> {
-        let nonce = env.random.number();
-        let info = info(nonce, env.now);
-        let mut parameter = [0; PARAMETER_LEN];
-        parameter::Writer::new(&mut parameter).put(&Parameter::HeartbeatInfo(&info))?;
-        writer.chunk(&Chunk::Heartbeat(&parameter))?;
+        self.heartbeat.sent = Some(write_info(writer, env)?);
         self.pending.heartbeat = false;
-        self.heartbeat.sent = Some((nonce, env.now));
         Ok(())
     }
 
@@ -84,18 +79,24 @@ impl<B> Association<B> {
 
     /// An answer also counts when it comes after its timeout, until the next heartbeat goes.
     pub(super) fn on_heartbeat_ack(&mut self, found: &[u8], env: &mut Env<'_, B>) {
-        let Some((nonce, sent)) = self.heartbeat.sent else {
+        let Some(Parameter::HeartbeatInfo(found)) = parameter::Parameters::new(found).iter().next()
+        else {
             return;
         };
-        let is_ours = parameter::Parameters::new(found).iter().next()
-            == Some(Parameter::HeartbeatInfo(&info(nonce, sent)));
-        if !is_ours || !self.has_heartbeats() {
+        if !self.has_heartbeats() || self.on_probe_ack(found, env) {
             return;
         }
-        self.heartbeat.sent = None;
+        let Some((_, sent)) = self
+            .heartbeat
+            .sent
+            .take_if(|(nonce, sent)| info(*nonce, *sent) == *found)
+        else {
+            return;
+        };
         self.path
             .measured(env.now, env.now.saturating_duration_since(sent));
         self.peer_answers(env);
+        self.ask_mtu(env);
         self.restart_heartbeat(env.now, env.config, env.random);
     }
 
@@ -104,11 +105,25 @@ impl<B> Association<B> {
         self.timers.heartbeat = None;
         self.pending.heartbeat = false;
         self.heartbeat = Heartbeat::default();
+        self.end_probing();
     }
 }
 
+/// Writes a HEARTBEAT with a fresh nonce; gives what it says.
+pub(super) fn write_info<B>(
+    writer: &mut Writer<'_>,
+    env: &mut Env<'_, B>,
+) -> Result<(u64, Instant), NoRoom> {
+    let nonce = env.random.number();
+    let mut parameter = [0; PARAMETER_LEN];
+    let info = Parameter::HeartbeatInfo(&info(nonce, env.now));
+    parameter::Writer::new(&mut parameter).put(&info)?;
+    writer.chunk(&Chunk::Heartbeat(&parameter))?;
+    Ok((nonce, env.now))
+}
+
 /// What a heartbeat says.
-fn info(nonce: u64, sent: Instant) -> [u8; 16] {
+pub(super) fn info(nonce: u64, sent: Instant) -> [u8; 16] {
     // Truncated after some 584 years.
     let sent = sent.as_nanos();
     (u128::from(nonce) << 64 | u128::from(sent)).to_be_bytes()

@@ -162,7 +162,7 @@ impl<B> Association<B> {
             return Err((cause, "it speaks for another adaptation layer"));
         }
         // With its chunk's head it must fit a packet.
-        if HEADER_LEN + HEAD_LEN + padded(cookie.len()) > self.path.packet_max {
+        if HEADER_LEN + HEAD_LEN + padded(cookie.len()) > self.path.packet_max() {
             return Err((
                 Cause::OutOfResource,
                 "its State Cookie does not fit a packet",

@@ -11,6 +11,7 @@ use crate::interface::Transmit;
 use crate::packet::{HEADER_LEN, Header, Writer};
 use crate::parameter::{self, Parameter, Parameters};
 use crate::tlv::NoRoom;
+use crate::tsn::Tsn;
 
 /// Bytes of a SACK without blocks and duplicates.
 const SACK_LEN: usize = 16;
@@ -25,12 +26,19 @@ impl<B: AsRef<[u8]>> Association<B> {
     /// Whether there is something to send.
     pub(crate) fn wants_transmit(&self, now: Instant) -> bool {
         let sack_is_due = self.inbound.acks.due().is_some_and(|due| due <= now);
-        !self.is_gone() && (self.pending.any() || sack_is_due || self.may_send_data())
+        !self.is_gone()
+            && (self.pending.any()
+                || sack_is_due
+                || self.may_send_data()
+                || self.wanted_probe().is_some())
     }
 
     /// Writes the next packet to `out`.
     pub(crate) fn transmit(&mut self, out: &mut [u8], env: &mut Env<'_, B>) -> Option<Transmit> {
-        let packet_max = self.path.packet_max;
+        if let Some(probe) = self.write_probe(out, env) {
+            return Some(probe);
+        }
+        let packet_max = self.path.packet_max();
         let oversize = self.oversize().filter(|_| !self.pending.any());
         let limit = oversize.unwrap_or(packet_max).min(out.len());
         let header = Header {
@@ -55,7 +63,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         Some(Transmit {
             ends: self.ends,
             len,
-            needs_fragments: len > packet_max,
+            fragment_to: self.path.mtu.fragment_to(len),
         })
     }
 
@@ -63,7 +71,7 @@ impl<B: AsRef<[u8]>> Association<B> {
     fn oversize(&self) -> Option<usize> {
         let next = self.outbound.next_bytes(self.may_probe())?;
         let needed = HEADER_LEN + next;
-        (needed > self.path.packet_max).then_some(needed)
+        (needed > self.path.packet_max()).then_some(needed)
     }
 
     fn write_init(&mut self, writer: &mut Writer<'_>, env: &Env<'_, B>) -> Result<(), NoRoom> {
@@ -188,14 +196,17 @@ impl<B: AsRef<[u8]>> Association<B> {
         let flight = self.outbound.flight();
         let is_allowed = self.path.congestion.may_send(flight) && self.burst > 0;
         self.path.sends(now, !self.outbound.is_outstanding());
-        let mut is_any = false;
+        let (mut is_any, mut has_earliest) = (false, false);
         while let Some(bytes) = self.outbound.next_bytes(self.may_probe()) {
             let is_lost = self.outbound.has_lost();
             if bytes > writer.room() || !(is_allowed || is_lost) {
                 break;
             }
-            self.write_next(writer, env)?;
+            has_earliest |= self.write_next(writer, env)? == Some(self.outbound.earliest());
             is_any = true;
+        }
+        if has_earliest {
+            self.probing.carried(self.outbound.earliest(), writer.len());
         }
         if is_any {
             self.fast = false;
@@ -205,12 +216,16 @@ impl<B: AsRef<[u8]>> Association<B> {
         Ok(())
     }
 
-    /// Writes the next chunk, which fits.
-    fn write_next(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
+    /// Writes the next chunk, which fits; gives its TSN.
+    fn write_next(
+        &mut self,
+        writer: &mut Writer<'_>,
+        env: &mut Env<'_, B>,
+    ) -> Result<Option<Tsn>, NoRoom> {
         let now = env.now;
         let is_probe = self.may_probe() && self.outbound.needs_probe();
         let Some(transmission) = self.outbound.transmit(now, is_probe) else {
-            return Ok(());
+            return Ok(None);
         };
         if is_probe {
             self.window_probe = WindowProbe::Sent;
@@ -224,7 +239,7 @@ impl<B: AsRef<[u8]>> Association<B> {
             }
         }
         let Some(message) = self.outbound.buffer(transmission.tsn) else {
-            return Ok(());
+            return Ok(None);
         };
         writer.chunk(&Chunk::Data(Data {
             tsn: transmission.tsn,
@@ -236,7 +251,8 @@ impl<B: AsRef<[u8]>> Association<B> {
             end: true,
             immediate: false,
             payload: message.buffer.as_ref(),
-        }))
+        }))?;
+        Ok(Some(transmission.tsn))
     }
 }
 

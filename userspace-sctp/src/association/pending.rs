@@ -37,9 +37,9 @@ impl Pending {
         }
     }
 
-    /// Packets are smaller from now on. Answers that fit none any more would hold up all that is behind them: they
-    /// are not said.
-    pub(super) fn shrink(&mut self, packet_max: usize) {
+    /// Packets have another size from now on, not above the first one. Answers that fit none any more would hold up
+    /// all that is behind them: they are not said.
+    pub(super) fn resize(&mut self, packet_max: usize) {
         self.room = packet_max - HEADER_LEN;
         if self.answers.len() > self.room {
             self.answers.clear();

@@ -20,6 +20,7 @@ impl<B> Association<B> {
         if !self.sends_data() {
             return;
         }
+        self.is_answered = true;
         let recovering = self.path.congestion.is_in_fast_recovery();
         let released = &mut env.effects.released;
         let outcome = self.outbound.sack(
@@ -52,7 +53,6 @@ impl<B> Association<B> {
             // Section 12.4.
             return self.violated("it acknowledges what was not sent", env);
         };
-        self.is_answered = true;
         self.burst = env.config.max_burst;
         let congestion = &mut self.path.congestion;
         congestion.acknowledged(cumulative, outcome.acknowledged);
@@ -67,6 +67,7 @@ impl<B> Association<B> {
         if outcome.earliest {
             self.timers.t3 = None;
             self.window_probe = WindowProbe::None;
+            self.ask_mtu(env);
         }
         if self.window_probe == WindowProbe::Due && !self.outbound.needs_probe() {
             self.window_probe = WindowProbe::None;

@@ -23,11 +23,20 @@ pub(super) struct Timers {
     pub(super) t5: Option<Instant>,
     /// The next heartbeat, or the end of the wait for the last one.
     pub(super) heartbeat: Option<Instant>,
+    /// PROBE_TIMER of RFC 8899: the end of the wait for the answer to a probe of the path's MTU.
+    pub(super) probe: Option<Instant>,
 }
 
 impl Timers {
     pub(super) fn next(&self) -> Option<Instant> {
-        let all = [self.t1, self.t2, self.t3, self.t5, self.heartbeat];
+        let all = [
+            self.t1,
+            self.t2,
+            self.t3,
+            self.t5,
+            self.heartbeat,
+            self.probe,
+        ];
         all.into_iter().flatten().min()
     }
 }
@@ -58,6 +67,9 @@ impl<B> Association<B> {
         if expired(&mut self.timers.heartbeat, now) {
             self.on_heartbeat_timer(env);
         }
+        if expired(&mut self.timers.probe, now) {
+            self.on_probe_timer(now);
+        }
     }
 
     fn on_t1(&mut self, env: &mut Env<'_, B>) {
@@ -85,13 +97,19 @@ impl<B> Association<B> {
         if !self.outbound.is_outstanding() {
             // It waited for the window to open.
             self.window_probe = WindowProbe::Due;
+            self.is_answered = false;
             return;
         }
         // A peer that answers probes of its closed window is no error (section 6.1, rule A).
         let is_probed = self.window_probe == WindowProbe::Sent && self.is_answered;
         self.is_answered = false;
-        if !is_probed && !self.count_error(env) {
-            return;
+        if is_probed {
+            self.path.mtu.answered();
+        } else {
+            if !self.count_error(env) {
+                return;
+            }
+            self.doubt_mtu(env);
         }
         env.effects.counters.timeouts += 1;
         self.path.congestion.timed_out();

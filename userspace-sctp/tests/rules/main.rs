@@ -4,6 +4,7 @@
 mod collision;
 mod ending;
 mod heartbeat;
+mod mtu;
 mod opening;
 mod receiving;
 mod script;

@@ -45,6 +45,7 @@ pub fn millis(millis: u64) -> Duration {
 pub struct Sent {
     pub bytes: Vec<u8>,
     pub to: SocketAddr,
+    pub fragment_to: Option<usize>,
 }
 
 impl Sent {
@@ -208,7 +209,11 @@ impl Script {
         while let Some(transmit) = self.stack.poll_transmit(self.now, &mut out) {
             let bytes = out[..transmit.len].to_vec();
             let to = transmit.ends.remote;
-            all.push(Sent { bytes, to });
+            all.push(Sent {
+                bytes,
+                to,
+                fragment_to: transmit.fragment_to,
+            });
         }
         all
     }

@@ -70,7 +70,11 @@ fn a_sack_lets_no_more_go_than_a_burst() {
 /// RFC9260-6.1-23, RFC9260-7.2.1-2, RFC9260-7.2.3-2, RFC9260-6.1-14, RFC9260-6.3.1-4.
 #[test]
 fn a_timeout_sends_one_packet_again_and_doubles() {
-    let (mut script, id) = Script::established(Config::default());
+    let (mut script, id) = Script::established(Config {
+        // Packets keep their size.
+        path_mtu_probing: false,
+        ..Config::default()
+    });
     for _ in 0..3 {
         script.post(id, FULL);
     }
@@ -273,7 +277,7 @@ fn icmp_errors_count_when_they_quote_the_peers_tag() {
     assert_eq!(script.event(), Event::MtuChanged { message_max });
     let mut out = [0; 1500];
     let transmit = script.stack.poll_transmit(script.now, &mut out).unwrap();
-    assert!(transmit.needs_fragments && transmit.len == 1480);
+    assert_eq!((transmit.fragment_to, transmit.len), (Some(1000), 1480));
     let larger = IcmpError::PacketTooBig { mtu: 1400 };
     script.stack.icmp(script.now, &quote(PEERS_TAG), larger);
     assert_eq!(script.stack.message_max(id), message_max);

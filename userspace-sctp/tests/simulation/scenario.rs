@@ -29,6 +29,10 @@ pub enum Ending {
 pub struct Scenario {
     pub random: Random,
     pub conditions: Conditions,
+    /// What the middle of the path takes, in bytes of an IP packet.
+    pub link_mtu: usize,
+    /// It says so.
+    pub has_icmp: bool,
     pub opening: Opening,
     pub ending: Ending,
     pub configs: [Config; 2],
@@ -63,9 +67,13 @@ impl Scenario {
             mtu: random.within(576, 1500) as usize,
             ..Config::default()
         });
+        let link_mtu = 1500 - (random.below(2) * random.within(0, 1500 - 576)) as usize;
+        let has_icmp = random.chance(500);
         let messages = [0, 1].map(|_| random.below(60) as u32);
         Self {
             conditions,
+            link_mtu,
+            has_icmp,
             opening,
             ending,
             configs,

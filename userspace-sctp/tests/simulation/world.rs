@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use userspace_net::Instant;
-use userspace_sctp::Event;
+use userspace_sctp::packet::Packet;
+use userspace_sctp::{Ends, Event, IcmpError, IcmpQuote};
 
 use crate::link::Link;
 use crate::scenario::{Ending, Opening, Scenario};
@@ -15,6 +16,9 @@ const END: u64 = 3_000_000_000;
 
 /// An application without work looks again after so many microseconds, as long as it has something to post.
 const PAUSE: u64 = 50_000;
+
+/// Bytes of an IP header.
+const IP_HEADER: usize = 20;
 
 /// The side that restarts, when one does.
 const RESTARTS: usize = 1;
@@ -105,11 +109,34 @@ impl World {
         while let Some(transmit) = self.sides[at].stack.poll_transmit(time, &mut out) {
             assert_eq!(transmit.ends.local, local(at));
             assert_eq!(transmit.ends.remote, local(1 - at));
-            assert!(!transmit.needs_fragments);
             let bytes = &out[..transmit.len];
+            let whole = transmit.len + IP_HEADER;
+            let config = &self.scenario.configs[at];
+            assert!(transmit.fragment_to.is_some() || whole <= config.mtu);
+            // Fragments that are too large are fragmented again.
+            if transmit.fragment_to.is_none() && whole > self.scenario.link_mtu {
+                self.drop_too_big(at, &transmit.ends, bytes);
+                continue;
+            }
             let conditions = &self.scenario.conditions;
             let random = &mut self.scenario.random;
             self.link.send(self.now, 1 - at, bytes, conditions, random);
+        }
+    }
+
+    /// A router drops the packet, and may say so.
+    fn drop_too_big(&mut self, at: usize, ends: &Ends, bytes: &[u8]) {
+        let (now, mtu) = (self.now, self.scenario.link_mtu);
+        trace(|| format!("{now} too big: {}", describe(bytes)));
+        if self.scenario.has_icmp {
+            let quote = IcmpQuote {
+                ends: *ends,
+                tag: Packet::parse(bytes).unwrap().header.tag,
+                init_tag: None,
+            };
+            let error = IcmpError::PacketTooBig { mtu };
+            let time = Instant::from_nanos(1000 * now);
+            assert!(self.sides[at].stack.icmp(time, &quote, error));
         }
     }
 

@@ -89,6 +89,8 @@ impl World {
             send_chunks: SEND_CHUNKS,
             receive_window: WINDOW,
             fragment_bytes: WINDOW as usize,
+            // Else losses alone make packets smaller.
+            path_mtu_probing: hears_all,
             ..Config::default()
         };
         let side = |key| Side {

@@ -1,17 +1,14 @@
 //! SCTP's packets become frames.
 
-use rnic_net::{IPV4_HEADER, IPV6_HEADER, Path, Protocol, SCTP_HEADER};
+use rnic_net::{Path, Protocol};
 use rnic_xsk::{Frame, Port};
-use userspace_net::{ConnId, Ecn};
+use userspace_net::Ecn;
 use userspace_sctp::Transmit;
 
 use crate::shard::datapath::Datapath;
 use crate::shard::sctp::tuple;
 use crate::shard::tx::Tx;
 use crate::shard::tx::link::OversizedPacket;
-
-/// Bytes of a DATA chunk's header.
-const DATA_HEADER: usize = 16;
 
 impl Tx {
     /// Sends what SCTP has to send, as far as the ports take it.
@@ -46,7 +43,7 @@ impl Tx {
             dp.frames.pool.free(frame);
             return false;
         };
-        let Some((id, path, port)) = self.way_of(dp, &packet) else {
+        let Some((path, port)) = self.way_of(dp, &packet) else {
             dp.counters.unsendable += 1;
             dp.frames.pool.free(frame);
             return true;
@@ -67,51 +64,30 @@ impl Tx {
             return true;
         }
         frame.set_len(headers + packet.len);
-        if !packet.needs_fragments {
+        let Some(mtu) = packet.fragment_to else {
             self.hand_over(dp, frame, None, port);
             return true;
-        }
+        };
         let (local, remote) = ends;
         let oversized = OversizedPacket {
             frame,
             owner: None,
             path,
             port,
-            mtu: self.packet_mtu(dp, id, &path, remote.is_ipv4()),
+            mtu: mtu as u32,
             id: self.identification.next(local, remote),
         };
         self.send_fragments(dp, oversized);
         true
     }
 
-    /// Whose packet it is, if a connection's, and how it gets to the peer.
-    fn way_of<P: Port>(
-        &self,
-        dp: &Datapath<P>,
-        packet: &Transmit,
-    ) -> Option<(Option<ConnId>, Path, usize)> {
+    /// How a packet gets to the peer.
+    fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
         let assoc = dp.sctp.stack.find(&packet.ends);
         let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
         if let Some(conn) = id.and_then(|id| dp.conns.get(id)) {
-            return Some((id, conn.path, conn.port()));
+            return Some((conn.path, conn.port()));
         }
-        let (path, port) = self.link.way_back(&tuple(&packet.ends))?;
-        Some((None, path, port))
-    }
-
-    /// Bytes of an IP packet that a session's path takes.
-    fn packet_mtu<P: Port>(
-        &self,
-        dp: &Datapath<P>,
-        id: Option<ConnId>,
-        path: &Path,
-        v4: bool,
-    ) -> u32 {
-        let session = id.and_then(|id| dp.sctp.sessions.get(id));
-        let ip = if v4 { IPV4_HEADER } else { IPV6_HEADER };
-        let headers = ip + SCTP_HEADER + DATA_HEADER;
-        session.map_or(path.mtu, |session| {
-            (headers + dp.sctp.stack.message_max(session.assoc)) as u32
-        })
+        self.link.way_back(&tuple(&packet.ends))
     }
 }
