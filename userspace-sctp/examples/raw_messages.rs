@@ -213,6 +213,7 @@ impl Node {
                 now,
                 ends.local.ip(),
                 ends.remote.ip(),
+                None,
                 &buffer[header..len],
                 |id, got| {
                     exchange.check(&got);

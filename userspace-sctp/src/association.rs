@@ -36,7 +36,9 @@ use crate::inbound::acks::Acks;
 use crate::inbound::arrivals::Arrivals;
 use crate::inbound::reassembly::Reassembly;
 use crate::inbound::window::ReceiveWindow;
-use crate::interface::{Agreed, AssocId, Ends, Event, Info, Outgoing, PostError, Refused, State};
+use crate::interface::{
+    Agreed, AssocId, Ends, Event, Info, Outgoing, PostError, Refused, Route, State,
+};
 use crate::outbound::Outbound;
 use crate::packet::HEADER_LEN;
 use crate::path::Path;
@@ -130,7 +132,7 @@ struct Peer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seed {
     pub(crate) id: AssocId,
-    pub(crate) ends: Ends,
+    pub(crate) route: Route,
     pub(crate) tag: u32,
     pub(crate) tsn: Tsn,
 }
@@ -138,11 +140,16 @@ pub(crate) struct Seed {
 impl<B> Association<B> {
     /// Knows nothing of the peer.
     fn new(seed: Seed, config: &Config, random: &mut Random, now: Instant) -> Self {
-        let Seed { id, ends, tag, tsn } = seed;
-        let path = Path::new(config, ends.remote.ip());
+        let Seed {
+            id,
+            route,
+            tag,
+            tsn,
+        } = seed;
+        let path = Path::new(config, route);
         Self {
             id,
-            ends,
+            ends: route.ends,
             state: State::CookieWait,
             tags: Tags {
                 local: tag,
@@ -184,6 +191,14 @@ impl<B> Association<B> {
         self.ends
     }
 
+    /// How its packets get to the peer.
+    pub(crate) const fn route(&self) -> Route {
+        Route {
+            ends: self.ends,
+            udp: self.path.udp,
+        }
+    }
+
     pub(crate) const fn state(&self) -> State {
         self.state
     }
@@ -217,6 +232,7 @@ impl<B> Association<B> {
             rto: self.path.rto.get(),
             errors: self.path.errors,
             mtu: self.path.mtu.plpmtu(),
+            udp: self.path.udp,
             held: self.inbound.window.held(),
             heard_at: self.heard_at,
         }

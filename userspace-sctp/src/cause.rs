@@ -23,6 +23,7 @@ mod code {
     pub(super) const RESTART_WITH_NEW_ADDRESSES: u16 = 11;
     pub(super) const USER_INITIATED: u16 = 12;
     pub(super) const PROTOCOL_VIOLATION: u16 = 13;
+    pub(super) const RESTART_WITH_NEW_PORT: u16 = 14;
 }
 
 /// One cause.
@@ -50,6 +51,14 @@ pub enum Cause<'a> {
     CookieInShutdown,
     /// An INIT would add addresses to an association: the parameters.
     RestartWithNewAddresses(&'a [u8]),
+    /// An INIT comes by another UDP encapsulation port than its association uses (draft-tuexen-tsvwg-rfc6951-bis); 0: not in
+    /// UDP.
+    RestartWithNewPort {
+        /// The association's.
+        current: u16,
+        /// The INIT's.
+        new: u16,
+    },
     /// The layer above ended it: what it has to say.
     UserInitiated(&'a [u8]),
     /// The protocol was violated: what is known of it.
@@ -98,6 +107,7 @@ impl<'a> Cause<'a> {
             Self::NoUserData(_) => code::NO_USER_DATA,
             Self::CookieInShutdown => code::COOKIE_IN_SHUTDOWN,
             Self::RestartWithNewAddresses(_) => code::RESTART_WITH_NEW_ADDRESSES,
+            Self::RestartWithNewPort { .. } => code::RESTART_WITH_NEW_PORT,
             Self::UserInitiated(_) => code::USER_INITIATED,
             Self::ProtocolViolation(_) => code::PROTOCOL_VIOLATION,
             Self::Unknown(code) => *code,
@@ -122,6 +132,10 @@ impl<'a> Cause<'a> {
             code::NO_USER_DATA => u32_at(value, 0).map(|tsn| Self::NoUserData(Tsn(tsn))),
             code::COOKIE_IN_SHUTDOWN => Some(Self::CookieInShutdown),
             code::RESTART_WITH_NEW_ADDRESSES => Some(Self::RestartWithNewAddresses(value)),
+            code::RESTART_WITH_NEW_PORT => u32_at(value, 0).map(|ports| Self::RestartWithNewPort {
+                current: (ports >> 16) as u16,
+                new: ports as u16,
+            }),
             code::USER_INITIATED => Some(Self::UserInitiated(value)),
             code::PROTOCOL_VIOLATION => Some(Self::ProtocolViolation(value)),
             other => Some(Self::Unknown(other)),
@@ -153,6 +167,10 @@ impl fmt::Display for Cause<'_> {
             Self::RestartWithNewAddresses(_) => {
                 f.write_str("a restart would add addresses (cause 11)")
             }
+            Self::RestartWithNewPort { current, new } => write!(
+                f,
+                "a restart would change the UDP port from {current} to {new} (cause 14)"
+            ),
             Self::UserInitiated(_) => f.write_str("aborted by its user (cause 12)"),
             Self::ProtocolViolation(_) => f.write_str("protocol violation (cause 13)"),
             Self::Unknown(code) => write!(f, "cause {code}"),
@@ -205,6 +223,10 @@ impl<'a> Writer<'a> {
             Cause::NoUserData(tsn) => element(code::NO_USER_DATA, &tsn.0.to_be_bytes()),
             Cause::CookieInShutdown => element(code::COOKIE_IN_SHUTDOWN, &[]),
             Cause::RestartWithNewAddresses(all) => element(code::RESTART_WITH_NEW_ADDRESSES, all),
+            Cause::RestartWithNewPort { current, new } => {
+                let ports = u32::from(current) << 16 | u32::from(new);
+                element(code::RESTART_WITH_NEW_PORT, &ports.to_be_bytes())
+            }
             Cause::UserInitiated(reason) => element(code::USER_INITIATED, reason),
             Cause::ProtocolViolation(what) => element(code::PROTOCOL_VIOLATION, what),
             Cause::Unknown(code) => element(code, &[]),

@@ -15,6 +15,9 @@ pub const MTU_MIN: usize = 576;
 const IPV4_HEADER_LEN: usize = 20;
 const IPV6_HEADER_LEN: usize = 40;
 
+/// Bytes of a UDP header.
+pub(crate) const UDP_HEADER_LEN: usize = 8;
+
 /// The settings of a [`crate::Stack`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -34,6 +37,8 @@ pub struct Config {
     pub adaptation: Option<u32>,
     /// Bytes of an IP packet that the first link of every path takes. More is never sent in one piece.
     pub mtu: usize,
+    /// The local UDP encapsulation port (RFC 6951), 9899 by its registration; `None`: encapsulated packets are dropped.
+    pub udp_port: Option<u16>,
     /// Find out the path's MTU also where ICMP errors are filtered: by timeouts, and by probes of more than is known
     /// to pass (RFC 8899).
     pub path_mtu_probing: bool,
@@ -64,6 +69,7 @@ impl Default for Config {
             inbound_streams: 16,
             adaptation: None,
             mtu: 1500,
+            udp_port: None,
             path_mtu_probing: true,
             rto: Bounds::default(),
             max_init_retransmits: 8,

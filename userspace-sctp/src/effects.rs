@@ -9,7 +9,7 @@ use userspace_net::arrival_rate::ArrivalRate;
 use crate::cause::{self, Cause, Causes};
 use crate::chunk::Chunk;
 use crate::config::Config;
-use crate::interface::{AssocId, Counters, Ends, Event};
+use crate::interface::{AssocId, Counters, Event, Route};
 use crate::packet::{Header, Writer};
 use crate::random::Random;
 use crate::stateless::ANSWER_MAX;
@@ -39,14 +39,14 @@ impl<B> Effects<B> {
         }
     }
 
-    /// Queues a packet with one chunk from `ends.local` to `ends.remote`.
-    pub(crate) fn farewell(&mut self, ends: Ends, tag: u32, chunk: &Chunk<'_>) {
+    /// Queues a packet with one chunk.
+    pub(crate) fn farewell(&mut self, route: Route, tag: u32, chunk: &Chunk<'_>) {
         let header = Header {
-            source: ends.local.port(),
-            destination: ends.remote.port(),
+            source: route.ends.local.port(),
+            destination: route.ends.remote.port(),
             tag,
         };
-        self.answer(ends, |out| {
+        self.answer(route, |out| {
             let written = Writer::new(out, header).and_then(|mut writer| {
                 writer.chunk(chunk)?;
                 Ok(writer.finish())
@@ -57,19 +57,19 @@ impl<B> Effects<B> {
     }
 
     /// Queues an ABORT; `reflected`: the tag is the peer's own, sent back.
-    pub(crate) fn abort(&mut self, ends: Ends, tag: u32, reflected: bool, cause: &Cause<'_>) {
+    pub(crate) fn abort(&mut self, route: Route, tag: u32, reflected: bool, cause: &Cause<'_>) {
         let mut causes = [0; ANSWER_MAX - 64];
         let mut writer = cause::Writer::new(&mut causes);
         // A cause that does not fit is not given.
         let _ = writer.put(cause);
         let len = writer.finish();
         let causes = Causes::new(&causes[..len]);
-        self.farewell(ends, tag, &Chunk::Abort { reflected, causes });
+        self.farewell(route, tag, &Chunk::Abort { reflected, causes });
     }
 
     /// Queues what `write` writes, when it is anything and there is room.
-    pub(crate) fn answer(&mut self, ends: Ends, write: impl FnOnce(&mut [u8]) -> usize) {
-        let is_taken = self.answers.push(ends, write);
+    pub(crate) fn answer(&mut self, route: Route, write: impl FnOnce(&mut [u8]) -> usize) {
+        let is_taken = self.answers.push(route, write);
         self.counters.answers_dropped += u64::from(!is_taken);
     }
 }
@@ -77,7 +77,7 @@ impl<B> Effects<B> {
 /// Short packets that wait to be sent, in memory that was there from the beginning.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    waiting: VecDeque<(Ends, usize, u8)>,
+    waiting: VecDeque<(Route, usize, u8)>,
     memory: Vec<[u8; ANSWER_MAX]>,
     vacant: Vec<u8>,
 }
@@ -96,24 +96,24 @@ impl Answers {
     }
 
     /// `false` when there is no room.
-    fn push(&mut self, ends: Ends, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+    fn push(&mut self, route: Route, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         let Some(at) = self.vacant.pop() else {
             return false;
         };
         match write(&mut self.memory[usize::from(at)]) {
             0 => self.vacant.push(at),
-            len => self.waiting.push_back((ends, len, at)),
+            len => self.waiting.push_back((route, len, at)),
         }
         true
     }
 
     /// Writes the oldest one to `out`. One for which `out` is too short is dropped.
-    pub(crate) fn pop(&mut self, out: &mut [u8]) -> Option<(Ends, usize)> {
-        while let Some((ends, len, at)) = self.waiting.pop_front() {
+    pub(crate) fn pop(&mut self, out: &mut [u8]) -> Option<(Route, usize)> {
+        while let Some((route, len, at)) = self.waiting.pop_front() {
             self.vacant.push(at);
             if let Some(place) = out.get_mut(..len) {
                 place.copy_from_slice(&self.memory[usize::from(at)][..len]);
-                return Some((ends, len));
+                return Some((route, len));
             }
         }
         None

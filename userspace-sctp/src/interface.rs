@@ -42,6 +42,30 @@ impl fmt::Display for Ends {
     }
 }
 
+/// The way of packets: both ends, and how they get there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// From and to where.
+    pub ends: Ends,
+    /// The peer's UDP encapsulation port (RFC 6951); `None`: SCTP is right above IP.
+    pub udp: Option<u16>,
+}
+
+impl From<Ends> for Route {
+    fn from(ends: Ends) -> Self {
+        Self { ends, udp: None }
+    }
+}
+
+/// The ports of a UDP header around an SCTP packet (RFC 6951 section 5.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpPorts {
+    /// [`crate::Config::udp_port`].
+    pub source: u16,
+    /// The peer's.
+    pub destination: u16,
+}
+
 /// The states of RFC 9260 section 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -244,6 +268,9 @@ pub enum ConnectError {
         /// Asked for.
         ends: Ends,
     },
+    /// UDP encapsulation is asked for, and there is no port for it.
+    #[error("there is no local UDP encapsulation port (udp_port)")]
+    NoUdpPort,
     /// There is one already.
     #[error("there is an association from {ends} already")]
     InUse {
@@ -271,17 +298,19 @@ pub struct InUse {
 pub struct Transmit {
     /// From and to where.
     pub ends: Ends,
+    /// The UDP header that goes in front of it, if any (RFC 6951). Its checksum may be 0 with IPv4 only.
+    pub udp: Option<UdpPorts>,
     /// Bytes of the SCTP packet.
     pub len: usize,
     /// It exceeds the path's MTU, because that shrank after its chunk was posted: it goes as IP fragments of at most
-    /// so many bytes, IP header included. Other packets go in one piece and with the DF bit, probes of the MTU too.
+    /// so many bytes, with the headers of IP and UDP. Other packets go in one piece and with the DF bit, probes of the MTU too.
     pub fragment_to: Option<usize>,
 }
 
 /// What an ICMP or ICMPv6 error says (RFC 9260 section 10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IcmpError {
-    /// Protocol unreachable, or an unrecognized next header.
+    /// Protocol unreachable, an unrecognized next header, or port unreachable for the UDP encapsulation port.
     NoProtocol,
     /// Fragmentation needed, or packet too big.
     PacketTooBig {
@@ -324,6 +353,8 @@ pub struct Info {
     pub errors: u32,
     /// Bytes of the largest IP packet that the path is known to take.
     pub mtu: usize,
+    /// The peer's UDP encapsulation port (RFC 6951).
+    pub udp: Option<u16>,
     /// Bytes of user data that are here and not consumed.
     pub held: usize,
     /// When the peer's last packet with the right Verification Tag came; at first, when the association began.

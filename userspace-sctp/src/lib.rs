@@ -68,7 +68,8 @@ pub mod tsn;
 pub use config::{Config, MTU_MIN};
 pub use interface::{
     AbortCause, Agreed, AssocId, ConnectError, Counters, Ends, Event, Failure, IcmpError,
-    IcmpQuote, InUse, Info, Message, Outgoing, PostError, REASON_MAX, Refused, State, Transmit,
+    IcmpQuote, InUse, Info, Message, Outgoing, PostError, REASON_MAX, Refused, Route, State,
+    Transmit, UdpPorts,
 };
 pub use stack::Stack;
 pub use tsn::Tsn;

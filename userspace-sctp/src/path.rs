@@ -5,12 +5,12 @@ pub mod congestion;
 pub(crate) mod mtu;
 pub mod rto;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use userspace_net::Instant;
 
 use crate::config::{Config, pmdcs};
+use crate::interface::{Route, UdpPorts};
 use congestion::Congestion;
 use mtu::Mtu;
 use rto::Rto;
@@ -23,6 +23,8 @@ const IDLE_MAX: u32 = 64;
 pub(crate) struct Path {
     pub(crate) rto: Rto,
     pub(crate) congestion: Congestion,
+    /// The peer's UDP encapsulation port (RFC 6951).
+    pub(crate) udp: Option<u16>,
     /// The size of its packets.
     pub(crate) mtu: Mtu,
     /// Consecutive errors (sections 8.1, 8.2: with one path both counters are the same).
@@ -35,16 +37,24 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    pub(crate) fn new(config: &Config, remote: IpAddr) -> Self {
-        let mtu = Mtu::new(config, remote);
+    pub(crate) fn new(config: &Config, route: Route) -> Self {
+        let Route { ends, udp } = route;
+        let mut mtu = Mtu::new(config, ends.remote.ip());
+        mtu.encapsulate(udp.is_some());
         Self {
             rto: Rto::new(config.rto),
-            congestion: Congestion::new(pmdcs(mtu.packet_max()), remote.is_ipv6()),
+            congestion: Congestion::new(pmdcs(mtu.packet_max()), ends.remote.is_ipv6()),
+            udp,
             mtu,
             errors: 0,
             measure_from: None,
             busy: None,
         }
+    }
+
+    /// The UDP header of its packets.
+    pub(crate) fn udp_ports(&self, config: &Config) -> Option<UdpPorts> {
+        ports(config, self.udp)
     }
 
     /// Bytes of the largest SCTP packet.
@@ -87,4 +97,13 @@ impl Path {
         }
         self.busy = Some(now);
     }
+}
+
+/// The UDP header of packets to a peer with this encapsulation port.
+pub(crate) fn ports(config: &Config, peers: Option<u16>) -> Option<UdpPorts> {
+    let (source, destination) = (config.udp_port?, peers?);
+    Some(UdpPorts {
+        source,
+        destination,
+    })
 }

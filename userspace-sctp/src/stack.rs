@@ -20,8 +20,9 @@ use crate::cookie::Secret;
 use crate::effects::{Effects, Env};
 use crate::interface::{
     AssocId, ConnectError, Counters, Ends, Event, IcmpError, IcmpQuote, InUse, Info, Outgoing,
-    PostError, Refused, State, Transmit,
+    PostError, Refused, Route, State, Transmit,
 };
+use crate::path::ports;
 use crate::random::{Keyed, Random};
 use crate::table::Table;
 
@@ -88,14 +89,23 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.listeners.remove(&local)
     }
 
-    /// Begins an association. The INIT comes out of [`Stack::poll_transmit`].
+    /// Begins an association, in UDP if the peer's port for that is given. The INIT comes out of [`Stack::poll_transmit`].
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub fn connect(&mut self, now: Instant, ends: Ends) -> Result<AssocId, ConnectError> {
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        route: impl Into<Route>,
+    ) -> Result<AssocId, ConnectError> {
+        let route = route.into();
+        let Route { ends, udp } = route;
         let one_family = ends.local.is_ipv4() == ends.remote.is_ipv4();
         if !one_family || !is_end(ends.local) || !is_end(ends.remote) {
             return Err(ConnectError::BadEnds { ends });
+        }
+        if udp.is_some() && self.config.udp_port.is_none() {
+            return Err(ConnectError::NoUdpPort);
         }
         if self.associations.find(&ends).is_some() {
             return Err(ConnectError::InUse { ends });
@@ -117,7 +127,13 @@ impl<B: AsRef<[u8]>> Stack<B> {
                 random,
                 effects,
             };
-            Association::active(Seed { id, ends, tag, tsn }, &mut env)
+            let seed = Seed {
+                id,
+                route,
+                tag,
+                tsn,
+            };
+            Association::active(seed, &mut env)
         });
         let id = id.ok_or(ConnectError::TooMany { limit })?;
         self.settle(id, now);
@@ -230,10 +246,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// Writes the next packet to `out`, which should have room for [`Config::mtu`] bytes. `None`: there is nothing to
     /// send.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<Transmit> {
-        if let Some((ends, len)) = self.effects.answers.pop(out) {
+        if let Some((route, len)) = self.effects.answers.pop(out) {
             self.effects.counters.packets_out += 1;
             return Some(Transmit {
-                ends,
+                ends: route.ends,
+                udp: ports(&self.config, route.udp),
                 len,
                 fragment_to: None,
             });

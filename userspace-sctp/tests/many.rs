@@ -93,7 +93,7 @@ impl World {
         let lives = &mut self.lives[to];
         let port = if to == 0 { sent.remote } else { sent.local };
         let (local, remote) = (sent.remote.ip(), sent.local.ip());
-        self.stacks[to].receive(self.now, local, remote, packet, |id, message| {
+        self.stacks[to].receive(self.now, local, remote, None, packet, |id, message| {
             assert_eq!(message.payload, port.port().to_be_bytes());
             lives.entry(id).or_default().came += 1;
         });

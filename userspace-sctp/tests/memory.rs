@@ -85,7 +85,7 @@ impl Pair {
         let mut bytes = 0;
         let (local, remote) = (end(to).ip(), end(1 - to).ip());
         let stack = &mut self.stacks[to];
-        stack.receive(now, local, remote, packet, |_, message| {
+        stack.receive(now, local, remote, None, packet, |_, message| {
             bytes += message.payload.len();
         });
         while let Some((id, event)) = stack.poll_event() {
@@ -161,7 +161,7 @@ fn floods_take_no_memory() {
             writer.chunk(&chunk).unwrap();
             let len = writer.finish();
             let (local, remote) = (end(1).ip(), [198, 18, 0, 9].into());
-            stack.receive(pair.now, local, remote, &packet[..len], |_, _| {});
+            stack.receive(pair.now, local, remote, None, &packet[..len], |_, _| {});
         }
         stack.counters()
     });

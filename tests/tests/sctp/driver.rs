@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rnic_proto::sctp::{
     ADAPTATION_DDP, ControlChunk, DdpSsn, PPID_CONTROL, PPID_SEGMENT, Session, Told, UserData,
 };
-use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, Stack};
+use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, Route, Stack};
 
 /// Bytes of an untagged DDP header with RDMAP's (RFC 5041 section 4.3, RFC 5040 section 4.1).
 const HEADER: usize = 18;
@@ -54,8 +54,7 @@ impl Driver {
         socket.set_read_timeout(Some(look)).expect("a timeout");
         let config = Config {
             adaptation: Some(ADAPTATION_DDP),
-            // An outer UDP header goes in front.
-            mtu: 1400,
+            udp_port: Some(local.port()),
             ..Config::default()
         };
         Self {
@@ -91,7 +90,11 @@ impl Driver {
     pub fn connect(&mut self, port: u16) {
         let local = SocketAddr::new(self.socket.local_addr().expect("bound").ip(), 5000);
         let remote = SocketAddr::new(self.to.ip(), port);
-        let id = self.stack.connect(self.now(), Ends { local, remote });
+        let route = Route {
+            ends: Ends { local, remote },
+            udp: Some(self.to.port()),
+        };
+        let id = self.stack.connect(self.now(), route);
         self.id = Some(id.expect("an association"));
         self.until("an association", |driver| {
             driver
@@ -133,11 +136,17 @@ impl Driver {
             assert_eq!(from, self.to);
             let (now, local) = (self.now(), self.socket.local_addr().expect("bound").ip());
             let mut came = Vec::new();
-            self.stack
-                .receive(now, local, from.ip(), &packet[..len], |id, message| {
+            self.stack.receive(
+                now,
+                local,
+                from.ip(),
+                Some(from.port()),
+                &packet[..len],
+                |id, message| {
                     assert_eq!(message.stream, 0);
                     came.push((id, message.protocol, message.payload.to_vec()));
-                });
+                },
+            );
             for (id, protocol, bytes) in came {
                 self.stack.consumed(now, id, bytes.len());
                 self.take(protocol, bytes);
@@ -158,8 +167,9 @@ impl Driver {
         while let Some(sent) = self.stack.poll_transmit(now, &mut packet) {
             if !self.is_lost() {
                 let bytes = &packet[..sent.len];
+                let port = sent.udp.expect("all of it is in UDP").destination;
                 self.socket
-                    .send_to(bytes, self.to)
+                    .send_to(bytes, SocketAddr::new(sent.ends.remote.ip(), port))
                     .expect("a packet is sent");
             }
         }

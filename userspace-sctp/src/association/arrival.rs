@@ -20,10 +20,11 @@ pub(crate) enum Verdict {
 }
 
 impl<B> Association<B> {
-    /// Takes a packet that is no INIT. A COOKIE ECHO at its front was taken by [`Association::on_cookie`].
+    /// Takes a packet that is no INIT, and came in UDP from the port `udp` or without UDP. A COOKIE ECHO at its front was taken by [`Association::on_cookie`].
     pub(crate) fn receive(
         &mut self,
         packet: &Packet<'_>,
+        udp: Option<u16>,
         env: &mut Env<'_, B>,
         mut deliver: impl FnMut(Message<'_>),
     ) -> Verdict {
@@ -35,6 +36,7 @@ impl<B> Association<B> {
             return self.receive_reflected(packet, env);
         }
         self.heard_at = env.now;
+        self.heard_by(udp, env);
         self.heard_in_shutdown(env);
         let mut brought = Brought::new(&self.inbound.arrivals);
         for chunk in packet.chunks() {

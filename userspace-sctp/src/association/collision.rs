@@ -89,7 +89,7 @@ impl<B> Association<B> {
             .clear(|message| released.push_back(message.buffer));
         let seed = Seed {
             id: self.id,
-            ends: self.ends,
+            route: self.route(),
             tag: cookie.tags.local,
             tsn: cookie.local_tsn,
         };

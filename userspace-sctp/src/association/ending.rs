@@ -32,7 +32,7 @@ impl<B> Association<B> {
     pub(super) fn abort_by(&self, cause: &Cause<'_>, env: &mut Env<'_, B>) {
         if self.tags.remote != 0 {
             let tag = self.tags.remote;
-            env.effects.abort(self.ends, tag, false, cause);
+            env.effects.abort(self.route(), tag, false, cause);
         }
     }
 
@@ -149,7 +149,8 @@ impl<B> Association<B> {
     pub(super) fn on_shutdown_ack(&mut self, env: &mut Env<'_, B>) {
         if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
             let complete = Chunk::ShutdownComplete { reflected: false };
-            env.effects.farewell(self.ends, self.tags.remote, &complete);
+            env.effects
+                .farewell(self.route(), self.tags.remote, &complete);
             self.end_with(env, Event::Closed);
         }
     }

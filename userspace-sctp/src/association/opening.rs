@@ -113,13 +113,14 @@ impl<B> Association<B> {
             Err(InitError::TagZero) => {
                 // Its own tag is not known: ours goes back.
                 let cause = Cause::InvalidParameter;
-                env.effects.abort(self.ends, self.tags.local, true, &cause);
+                env.effects
+                    .abort(self.route(), self.tags.local, true, &cause);
                 return self.fail(env, Failure::BadAnswer("its Initiate Tag is 0"));
             }
             // It may not change anything (section 3.3.3).
             Err(InitError::WindowTooSmall { .. }) => {
                 let cause = Cause::InvalidParameter;
-                return env.effects.abort(self.ends, init.tag, false, &cause);
+                return env.effects.abort(self.route(), init.tag, false, &cause);
             }
             Err(InitError::NoStreams) => {
                 return self.refuse(
@@ -210,7 +211,7 @@ impl<B> Association<B> {
     }
 
     fn refuse(&mut self, env: &mut Env<'_, B>, tag: u32, (cause, why): Refusal<'_>) {
-        env.effects.abort(self.ends, tag, false, &cause);
+        env.effects.abort(self.route(), tag, false, &cause);
         self.fail(env, Failure::BadAnswer(why));
     }
 

@@ -62,6 +62,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         };
         Some(Transmit {
             ends: self.ends,
+            udp: self.path.udp_ports(env.config),
             len,
             fragment_to: self.path.mtu.fragment_to(len),
         })

@@ -65,6 +65,7 @@ impl<B> Association<B> {
         env.effects.counters.mtu_probes += 1;
         Some(Transmit {
             ends: self.ends,
+            udp: self.path.udp_ports(env.config),
             len: writer.finish(),
             fragment_to: None,
         })
@@ -148,6 +149,17 @@ impl<B> Association<B> {
         self.path.mtu.probe_lost(now, false);
         self.path.resized();
         self.pending.resize(self.path.packet_max());
+    }
+
+    /// A packet with the right tag came in UDP from this port, or without UDP (RFC 6951 section 5.4).
+    pub(super) fn heard_by(&mut self, udp: Option<u16>, env: &mut Env<'_, B>) {
+        if self.path.udp == udp {
+            return;
+        }
+        self.path.udp = udp;
+        if self.path.mtu.encapsulate(udp.is_some()) {
+            self.resize_packets(env);
+        }
     }
 
     fn resize_packets(&mut self, env: &mut Env<'_, B>) {

@@ -8,14 +8,15 @@ use std::net::IpAddr;
 use userspace_net::Instant;
 use userspace_net::pmtu::{PathMtu, Settings};
 
-use crate::config::{Config, MTU_MIN, ip_header_len, packet_max};
+use crate::config::{Config, MTU_MIN, UDP_HEADER_LEN, ip_header_len, packet_max};
 
 /// What a path takes.
 #[derive(Debug)]
 pub(crate) struct Mtu {
     search: PathMtu,
-    /// Bytes of an IP packet around SCTP's.
+    /// Bytes of an IP packet around SCTP's: the headers of IP and UDP.
     around: usize,
+    ip_header_len: usize,
     /// Bytes of an SCTP packet: a multiple of four.
     packet_max: usize,
 }
@@ -33,6 +34,7 @@ impl Mtu {
             packet_max: packet_max(mtu, around),
             search,
             around,
+            ip_header_len: around,
         }
     }
 
@@ -103,6 +105,13 @@ impl Mtu {
     pub(crate) fn first_link(&mut self, mtu: usize) -> bool {
         let mtu = mtu.clamp(MTU_MIN, usize::from(u16::MAX));
         self.search.first_link(mtu as u32) && self.changed()
+    }
+
+    /// Packets have a UDP header, or none (RFC 6951 section 5.6).
+    pub(crate) fn encapsulate(&mut self, is_in_udp: bool) -> bool {
+        let udp = if is_in_udp { UDP_HEADER_LEN } else { 0 };
+        self.around = self.ip_header_len + udp;
+        self.changed()
     }
 
     fn changed(&mut self) -> bool {

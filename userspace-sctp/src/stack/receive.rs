@@ -12,7 +12,7 @@ use crate::cause::{self, Causes};
 use crate::chunk::{Chunk, Init};
 use crate::cookie::Returned;
 use crate::effects::Env;
-use crate::interface::{AssocId, Ends, Message};
+use crate::interface::{AssocId, Ends, Message, Route};
 use crate::packet::{Packet, verify};
 use crate::parameter::{Parameter, Parameters};
 use crate::stateless::{Listening, answer_init, answer_stranger};
@@ -21,12 +21,13 @@ use crate::tsn::Tsn;
 impl<B: AsRef<[u8]>> Stack<B> {
     /// Takes a packet from the address `remote` to the address `local`. `deliver` is shown each of its messages at once,
     /// in whatever order they were sent. The association may be a new one, whose [`crate::Event::Incoming`] is
-    /// fetched afterwards.
+    /// fetched afterwards. `udp`: the source port, when the packet came in UDP to [`crate::Config::udp_port`].
     pub fn receive(
         &mut self,
         now: Instant,
         local: IpAddr,
         remote: IpAddr,
+        udp: Option<u16>,
         bytes: &[u8],
         deliver: impl FnMut(AssocId, Message<'_>),
     ) {
@@ -40,14 +41,17 @@ impl<B: AsRef<[u8]>> Stack<B> {
             local: SocketAddr::new(local, packet.header.destination),
             remote: SocketAddr::new(remote, packet.header.source),
         };
-        if !is_end(ends.local) || !is_end(ends.remote) {
+        // Port 0 of UDP can't be answered.
+        let is_in_vain = udp.is_some_and(|port| port == 0 || self.config.udp_port.is_none());
+        if !is_end(ends.local) || !is_end(ends.remote) || is_in_vain {
             self.effects.counters.malformed += 1;
             return;
         }
+        let route = Route { ends, udp };
         match packet.chunks().next() {
-            Some(Chunk::Init(init)) => self.receive_init(now, ends, &packet, &init),
+            Some(Chunk::Init(init)) => self.receive_init(now, route, &packet, &init),
             Some(Chunk::CookieEcho(cookie)) => {
-                self.receive_cookie(now, ends, &packet, cookie, deliver);
+                self.receive_cookie(now, route, &packet, cookie, deliver);
             }
             first => {
                 let id = match self.associations.find(&ends) {
@@ -55,8 +59,8 @@ impl<B: AsRef<[u8]>> Stack<B> {
                     found => found,
                 };
                 match id {
-                    Some(id) => self.receive_for(now, id, &packet, deliver),
-                    None => self.receive_stranger(now, ends, &packet),
+                    Some(id) => self.receive_for(now, id, route, &packet, deliver),
+                    None => self.receive_stranger(now, route, &packet),
                 }
             }
         }
@@ -67,19 +71,20 @@ impl<B: AsRef<[u8]>> Stack<B> {
         &mut self,
         now: Instant,
         id: AssocId,
+        route: Route,
         packet: &Packet<'_>,
         mut deliver: impl FnMut(AssocId, Message<'_>),
     ) {
         let Some((association, mut env)) = self.at(id, now) else {
             return;
         };
-        let ends = association.ends();
-        let verdict = association.receive(packet, &mut env, |message| deliver(id, message));
+        let verdict =
+            association.receive(packet, route.udp, &mut env, |message| deliver(id, message));
         self.settle(id, now);
         match verdict {
             Verdict::Taken => {}
             Verdict::WrongTag => self.effects.counters.wrong_tags += 1,
-            Verdict::Stranger => self.receive_stranger(now, ends, packet),
+            Verdict::Stranger => self.receive_stranger(now, route, packet),
         }
     }
 
@@ -105,7 +110,8 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// Nothing is kept of an INIT, whatever there is already.
-    fn receive_init(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+    fn receive_init(&mut self, now: Instant, route: Route, packet: &Packet<'_>, init: &Init<'_>) {
+        let ends = route.ends;
         let mut numbers = (None, None);
         if let Some(id) = self.associations.find(&ends) {
             // What is not alone, or has a tag, touches no association (section 12.3).
@@ -116,30 +122,50 @@ impl<B: AsRef<[u8]>> Stack<B> {
             let Some(association) = self.associations.get_mut(id) else {
                 return;
             };
+            let current = association.route().udp;
+            if current != route.udp {
+                let cause = Cause::RestartWithNewPort {
+                    current: current.unwrap_or(0),
+                    new: route.udp.unwrap_or(0),
+                };
+                return self.refuse_restart(now, route, packet, init, &cause);
+            }
             match association.on_init() {
                 Answering::InitAck { own, tie } => numbers = (own, tie),
                 Answering::Nothing => return self.settle(id, now),
             }
         } else if self.named_in(&ends, init.parameters).is_some() {
-            return self.refuse_address(now, ends, packet, init);
+            return self.refuse_address(now, route, packet, init);
         } else if !self.is_listening(ends.local) {
-            return self.receive_stranger(now, ends, packet);
+            return self.receive_stranger(now, route, packet);
         }
-        self.answer(now, ends, packet, init, numbers);
+        self.answer(now, route, packet, init, numbers);
     }
 
     /// An association would get another address (sections 5.2.1, 5.2.2).
-    fn refuse_address(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>, init: &Init<'_>) {
+    fn refuse_address(&mut self, now: Instant, route: Route, packet: &Packet<'_>, init: &Init<'_>) {
+        let mut bytes = [0; 20];
+        let mut writer = crate::parameter::Writer::new(&mut bytes);
+        // It fits.
+        let _ = writer.put(&Parameter::Address(route.ends.remote.ip()));
+        let len = writer.finish();
+        let cause = Cause::RestartWithNewAddresses(&bytes[..len]);
+        self.refuse_restart(now, route, packet, init, &cause);
+    }
+
+    /// An INIT that would change what an association has with its peer.
+    fn refuse_restart(
+        &mut self,
+        now: Instant,
+        route: Route,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+        cause: &Cause<'_>,
+    ) {
         self.effects.counters.inits_refused += 1;
         let is_alone = packet.header.tag == 0 && packet.chunks().count() == 1;
         if is_alone && init.tag != 0 && self.answers.permit(now) {
-            let mut bytes = [0; 20];
-            let mut writer = crate::parameter::Writer::new(&mut bytes);
-            // It fits.
-            let _ = writer.put(&Parameter::Address(ends.remote.ip()));
-            let len = writer.finish();
-            let cause = Cause::RestartWithNewAddresses(&bytes[..len]);
-            self.effects.abort(ends, init.tag, false, &cause);
+            self.effects.abort(route, init.tag, false, cause);
         }
     }
 
@@ -147,11 +173,12 @@ impl<B: AsRef<[u8]>> Stack<B> {
     fn answer(
         &mut self,
         now: Instant,
-        ends: Ends,
+        route: Route,
         packet: &Packet<'_>,
         init: &Init<'_>,
         numbers: (Option<(u32, Tsn)>, Option<NonZeroU64>),
     ) {
+        let ends = route.ends;
         let (own, tie) = numbers;
         let (tag, initial_tsn) = match own {
             Some(own) => own,
@@ -168,7 +195,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             tie,
         };
         let mut is_refused = false;
-        self.effects.answer(ends, |out| {
+        self.effects.answer(route, |out| {
             answer_init(packet, init, &listening, out).map_or(0, |answer| {
                 is_refused = answer.refusal.is_some();
                 answer.len
@@ -180,11 +207,12 @@ impl<B: AsRef<[u8]>> Stack<B> {
     fn receive_cookie(
         &mut self,
         now: Instant,
-        ends: Ends,
+        route: Route,
         packet: &Packet<'_>,
         cookie: &[u8],
         deliver: impl FnMut(AssocId, Message<'_>),
     ) {
+        let ends = route.ends;
         let returned = self.secret.check(cookie, now, ends.local, ends.remote);
         // The packet's tag is the cookie's (section 5.1.5, step 3).
         let tag = packet.header.tag;
@@ -194,11 +222,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
             return;
         };
         let id = match self.associations.find(&ends) {
-            Some(id) => self.collide(now, id, ends, &returned),
-            None => self.accept(now, ends, packet, &returned),
+            Some(id) => self.collide(now, id, route, &returned),
+            None => self.accept(now, route, packet, &returned),
         };
         if let Some(id) = id {
-            self.receive_for(now, id, packet, deliver);
+            self.receive_for(now, id, route, packet, deliver);
         }
     }
 
@@ -207,7 +235,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         &mut self,
         now: Instant,
         id: AssocId,
-        ends: Ends,
+        route: Route,
         returned: &Returned,
     ) -> Option<AssocId> {
         let tag = returned.state.tags.local;
@@ -224,7 +252,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             Collision::Accepted => Some(id),
             Collision::Restarted | Collision::Discarded => None,
             Collision::Stale => {
-                self.tell_stale(now, ends, returned);
+                self.tell_stale(now, route, returned);
                 None
             }
         }
@@ -234,16 +262,16 @@ impl<B: AsRef<[u8]>> Stack<B> {
     fn accept(
         &mut self,
         now: Instant,
-        ends: Ends,
+        route: Route,
         packet: &Packet<'_>,
         returned: &Returned,
     ) -> Option<AssocId> {
         if returned.late.is_some() {
-            self.tell_stale(now, ends, returned);
+            self.tell_stale(now, route, returned);
             return None;
         }
-        if !self.is_listening(ends.local) {
-            self.receive_stranger(now, ends, packet);
+        if !self.is_listening(route.ends.local) {
+            self.receive_stranger(now, route, packet);
             return None;
         }
         let state = &returned.state;
@@ -258,8 +286,13 @@ impl<B: AsRef<[u8]>> Stack<B> {
             effects,
             ..
         } = self;
-        let id = associations.insert(ends, tag, |id| {
-            let seed = Seed { id, ends, tag, tsn };
+        let id = associations.insert(route.ends, tag, |id| {
+            let seed = Seed {
+                id,
+                route,
+                tag,
+                tsn,
+            };
             let association = Association::passive(seed, state, config, random, now);
             association.announce(&mut Env {
                 now,
@@ -273,14 +306,14 @@ impl<B: AsRef<[u8]>> Stack<B> {
             self.effects.counters.associations_refused += 1;
             if self.answers.permit(now) {
                 let tag = state.tags.remote;
-                self.effects.abort(ends, tag, false, &Cause::OutOfResource);
+                self.effects.abort(route, tag, false, &Cause::OutOfResource);
             }
         }
         id
     }
 
     /// Section 5.1.5.
-    fn tell_stale(&mut self, now: Instant, ends: Ends, returned: &Returned) {
+    fn tell_stale(&mut self, now: Instant, route: Route, returned: &Returned) {
         self.effects.counters.stale_cookies += 1;
         if self.answers.permit(now) {
             let mut causes = [0; 8];
@@ -290,13 +323,14 @@ impl<B: AsRef<[u8]>> Stack<B> {
             let len = writer.finish();
             let error = Chunk::Error(Causes::new(&causes[..len]));
             self.effects
-                .farewell(ends, returned.state.tags.remote, &error);
+                .farewell(route, returned.state.tags.remote, &error);
         }
     }
 
     /// A packet out of the blue (section 8.4). One from an address that an association's peer did not tell us of gets
     /// no answer: an ABORT with its tag would end that association.
-    fn receive_stranger(&mut self, now: Instant, ends: Ends, packet: &Packet<'_>) {
+    fn receive_stranger(&mut self, now: Instant, route: Route, packet: &Packet<'_>) {
+        let ends = route.ends;
         self.effects.counters.strangers += 1;
         let known = self.associations.find_tag(packet.header.tag);
         let known = known.and_then(|id| self.associations.get(id));
@@ -310,6 +344,6 @@ impl<B: AsRef<[u8]>> Stack<B> {
         }
         // Silence is an answer of no bytes.
         self.effects
-            .answer(ends, |out| answer_stranger(packet, out).unwrap_or(0));
+            .answer(route, |out| answer_stranger(packet, out).unwrap_or(0));
     }
 }

@@ -10,3 +10,4 @@ mod receiving;
 mod script;
 mod sending;
 mod strangers;
+mod udp;

@@ -8,7 +8,9 @@ use userspace_sctp::cause::{Cause, Causes};
 use userspace_sctp::chunk::{Chunk, Data, Init, Sack};
 use userspace_sctp::packet::{Header, Packet, Writer, verify};
 use userspace_sctp::parameter::{self, Parameter, Parameters};
-use userspace_sctp::{AssocId, Config, Ends, Event, Info, Outgoing, Stack, State, Tsn};
+use userspace_sctp::{
+    AssocId, Config, Ends, Event, Info, Outgoing, Route, Stack, State, Tsn, UdpPorts,
+};
 
 /// The peer's Verification Tag and first TSN, when a test does not say otherwise.
 pub const PEERS_TAG: u32 = 0x5555_0001;
@@ -46,6 +48,7 @@ pub struct Sent {
     pub bytes: Vec<u8>,
     pub to: SocketAddr,
     pub fragment_to: Option<usize>,
+    pub udp: Option<UdpPorts>,
 }
 
 impl Sent {
@@ -92,6 +95,8 @@ impl Sent {
 pub struct Script {
     pub stack: Stack<Vec<u8>>,
     pub now: Instant,
+    /// The UDP port from which the peer's packets come, if they are in UDP.
+    pub udp: Option<u16>,
     /// Messages that were shown: the first byte of each.
     pub shown: Vec<u8>,
     /// Our tag and first TSN, once they were seen.
@@ -104,6 +109,7 @@ impl Script {
         Self {
             stack: Stack::new(config, [9; 16], Instant::ZERO),
             now: Instant::ZERO,
+            udp: None,
             shown: Vec::new(),
             tag: 0,
             tsn: Tsn(0),
@@ -120,8 +126,15 @@ impl Script {
         (script, id)
     }
 
+    pub fn route(&self) -> Route {
+        Route {
+            ends: ends(),
+            udp: self.udp,
+        }
+    }
+
     pub fn connect(&mut self) -> AssocId {
-        let id = self.stack.connect(self.now, ends()).unwrap();
+        let id = self.stack.connect(self.now, self.route()).unwrap();
         let sent = self.one();
         let Chunk::Init(init) = sent.only() else {
             panic!("{sent:?}");
@@ -161,6 +174,7 @@ impl Script {
             now,
             local().ip(),
             from.ip(),
+            self.udp,
             &buffer[..len],
             |_, message| {
                 shown.push(message.payload[0]);
@@ -213,6 +227,7 @@ impl Script {
                 bytes,
                 to,
                 fragment_to: transmit.fragment_to,
+                udp: transmit.udp,
             });
         }
         all

@@ -32,10 +32,20 @@ impl Conditions {
     }
 }
 
+/// A packet under way.
+#[derive(Debug, Clone)]
+pub struct Parcel {
+    /// The side that gets it.
+    pub to: usize,
+    /// The UDP port from which it seems to come.
+    pub udp: Option<u16>,
+    pub bytes: Vec<u8>,
+}
+
 /// Packets by when they arrive, and which was sent first.
 #[derive(Debug, Default)]
 pub struct Link {
-    under_way: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    under_way: BTreeMap<(u64, u64), Parcel>,
     sent: u64,
 }
 
@@ -43,8 +53,7 @@ impl Link {
     pub fn send(
         &mut self,
         now: u64,
-        to: usize,
-        bytes: &[u8],
+        parcel: &Parcel,
         conditions: &Conditions,
         random: &mut Random,
     ) {
@@ -54,7 +63,8 @@ impl Link {
         }
         let copies = 1 + u64::from(!is_calm && random.chance(conditions.duplication));
         for _ in 0..copies {
-            let mut bytes = bytes.to_vec();
+            let mut parcel = parcel.clone();
+            let bytes = &mut parcel.bytes;
             if !is_calm && random.chance(conditions.damage) {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << random.below(8);
@@ -62,7 +72,7 @@ impl Link {
             let (least, most) = conditions.delay;
             self.sent += 1;
             let arrival = now + random.within(least, most);
-            self.under_way.insert((arrival, self.sent), (to, bytes));
+            self.under_way.insert((arrival, self.sent), parcel);
         }
     }
 
@@ -70,7 +80,7 @@ impl Link {
         self.under_way.keys().next().map(|(arrival, _)| *arrival)
     }
 
-    pub fn arrived(&mut self, now: u64) -> Option<(usize, Vec<u8>)> {
+    pub fn arrived(&mut self, now: u64) -> Option<Parcel> {
         let entry = self.under_way.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
     }

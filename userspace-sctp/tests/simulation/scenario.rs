@@ -33,6 +33,10 @@ pub struct Scenario {
     pub link_mtu: usize,
     /// It says so.
     pub has_icmp: bool,
+    /// Packets are in UDP, and the first side is behind a NAT.
+    pub in_udp: bool,
+    /// The NAT takes another port so many microseconds after the association was established.
+    pub rebinding: Option<u64>,
     pub opening: Opening,
     pub ending: Ending,
     pub configs: [Config; 2],
@@ -65,15 +69,24 @@ impl Scenario {
             send_chunks: random.within(1, 64) as usize,
             receive_window: random.within(1_500, 30_000) as u32,
             mtu: random.within(576, 1500) as usize,
+            udp_port: Some(9899),
             ..Config::default()
         });
-        let link_mtu = 1500 - (random.below(2) * random.within(0, 1500 - 576)) as usize;
         let has_icmp = random.chance(500);
+        // Less, found out by timeouts alone, may take longer than a shutdown has.
+        let least = if has_icmp { 576 } else { 1200 };
+        let link_mtu = 1500 - (random.below(2) * random.within(0, 1500 - least)) as usize;
+        let in_udp = random.chance(300);
+        let rebinding = (random.chance(500) && opening == Opening::One)
+            .then(|| random.within(500_000, 3_000_000))
+            .filter(|_| in_udp && matches!(ending, Ending::Close(_)));
         let messages = [0, 1].map(|_| random.below(60) as u32);
         Self {
             conditions,
             link_mtu,
             has_icmp,
+            in_udp,
+            rebinding,
             opening,
             ending,
             configs,

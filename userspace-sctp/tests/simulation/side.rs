@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use userspace_net::Instant;
-use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, PostError, Stack};
+use userspace_sctp::{AssocId, Config, Ends, Event, Outgoing, PostError, Route, Stack};
 
+use crate::link::Parcel;
 use crate::random::Random;
 use crate::trace::trace;
 
@@ -63,14 +64,15 @@ impl Side {
         }
     }
 
-    pub fn connect(&mut self, now: u64, remote: SocketAddr) {
+    pub fn connect(&mut self, now: u64, remote: SocketAddr, udp: Option<u16>) {
         let ends = Ends {
             local: self.local,
             remote,
         };
+        let route = Route { ends, udp };
         // The peer may have been quicker.
         if self.used.is_none() {
-            let id = self.stack.connect(Instant::from_nanos(1000 * now), ends);
+            let id = self.stack.connect(Instant::from_nanos(1000 * now), route);
             self.use_it(id.unwrap());
         }
     }
@@ -80,22 +82,25 @@ impl Side {
         self.lives.entry(id).or_default();
     }
 
-    pub fn receive(&mut self, now: u64, from: SocketAddr, bytes: &[u8], patience: u64) {
+    pub fn receive(&mut self, now: u64, from: SocketAddr, parcel: &Parcel, patience: u64) {
+        let Parcel { udp, bytes, .. } = parcel;
+
         let lives = &mut self.lives;
         let held = self.held.entry(now + patience).or_default();
         let time = Instant::from_nanos(1000 * now);
         let (local, remote) = (self.local.ip(), from.ip());
-        self.stack.receive(time, local, remote, bytes, |id, came| {
-            let number = u32::from_be_bytes(came.payload[..4].try_into().unwrap());
-            assert_eq!(came.payload, message(number, came.payload.len()));
-            assert_eq!(
-                (u32::from(came.stream), came.protocol),
-                (number % 4, number + 7)
-            );
-            let life = lives.entry(id).or_default();
-            assert!(life.came.insert(number), "message {number} came twice");
-            held.push((id, came.payload.len()));
-        });
+        self.stack
+            .receive(time, local, remote, *udp, bytes, |id, came| {
+                let number = u32::from_be_bytes(came.payload[..4].try_into().unwrap());
+                assert_eq!(came.payload, message(number, came.payload.len()));
+                assert_eq!(
+                    (u32::from(came.stream), came.protocol),
+                    (number % 4, number + 7)
+                );
+                let life = lives.entry(id).or_default();
+                assert!(life.came.insert(number), "message {number} came twice");
+                held.push((id, came.payload.len()));
+            });
         self.take_events(now);
     }
 

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use userspace_net::Instant;
 use userspace_sctp::packet::Packet;
-use userspace_sctp::{Ends, Event, IcmpError, IcmpQuote};
+use userspace_sctp::{Ends, Event, Failure, IcmpError, IcmpQuote};
 
-use crate::link::Link;
+use crate::link::{Link, Parcel};
 use crate::scenario::{Ending, Opening, Scenario};
 use crate::side::{Life, Side};
 use crate::trace::{describe, trace};
@@ -19,6 +19,14 @@ const PAUSE: u64 = 50_000;
 
 /// Bytes of an IP header.
 const IP_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+
+/// The UDP encapsulation port of the side without NAT.
+const UDP_PORT: u16 = 9899;
+
+/// The first port of the other one's NAT, and the one after it was bound anew.
+const NAT_PORT: u16 = 40_000;
+const NEW_NAT_PORT: u16 = 50_000;
 
 /// The side that restarts, when one does.
 const RESTARTS: usize = 1;
@@ -30,6 +38,9 @@ pub struct World {
     now: u64,
     has_opened: bool,
     has_ended: bool,
+    /// The port of the first side's NAT.
+    nat_port: u16,
+    rebinds_at: Option<u64>,
 }
 
 fn local(side: usize) -> SocketAddr {
@@ -55,6 +66,8 @@ impl World {
             now: 0,
             has_opened: false,
             has_ended: false,
+            nat_port: NAT_PORT,
+            rebinds_at: None,
         }
     }
 
@@ -63,7 +76,8 @@ impl World {
             side.stack.listen(local(at)).unwrap();
         }
         self.has_opened = self.scenario.opening == Opening::One;
-        self.sides[0].connect(0, local(1));
+        let udp = self.udp(1);
+        self.sides[0].connect(0, local(1), udp);
         loop {
             self.turn();
             let Some(next) = self.next() else {
@@ -77,11 +91,12 @@ impl World {
     fn turn(&mut self) {
         let now = self.now;
         self.apply_scenario();
-        while let Some((to, bytes)) = self.link.arrived(now) {
-            trace(|| format!("{now} to {to}: {}", describe(&bytes)));
+        while let Some(parcel) = self.link.arrived(now) {
+            let to = parcel.to;
+            trace(|| format!("{now} to {to}: {}", describe(&parcel.bytes)));
             let patience = self.scenario.patience;
             let patience = self.scenario.random.within(0, patience);
-            self.sides[to].receive(now, local(1 - to), &bytes, patience);
+            self.sides[to].receive(now, local(1 - to), &parcel, patience);
         }
         for at in 0..2 {
             self.sides[at]
@@ -110,7 +125,8 @@ impl World {
             assert_eq!(transmit.ends.local, local(at));
             assert_eq!(transmit.ends.remote, local(1 - at));
             let bytes = &out[..transmit.len];
-            let whole = transmit.len + IP_HEADER;
+            let udp = transmit.udp.map_or(0, |_| UDP_HEADER);
+            let whole = transmit.len + IP_HEADER + udp;
             let config = &self.scenario.configs[at];
             assert!(transmit.fragment_to.is_some() || whole <= config.mtu);
             // Fragments that are too large are fragmented again.
@@ -118,10 +134,27 @@ impl World {
                 self.drop_too_big(at, &transmit.ends, bytes);
                 continue;
             }
+            assert_eq!(transmit.udp.is_some(), self.scenario.in_udp);
+            // The NAT forwards what is for its present port only.
+            let to = transmit.udp.map(|ports| ports.destination);
+            if at == 1 && to != self.udp(0) {
+                continue;
+            }
+            let parcel = Parcel {
+                to: 1 - at,
+                udp: self.udp(at),
+                bytes: bytes.to_vec(),
+            };
             let conditions = &self.scenario.conditions;
             let random = &mut self.scenario.random;
-            self.link.send(self.now, 1 - at, bytes, conditions, random);
+            self.link.send(self.now, &parcel, conditions, random);
         }
+    }
+
+    /// The UDP port of a side as the other one sees it.
+    fn udp(&self, side: usize) -> Option<u16> {
+        let port = if side == 0 { self.nat_port } else { UDP_PORT };
+        Some(port).filter(|_| self.scenario.in_udp)
     }
 
     /// A router drops the packet, and may say so.
@@ -147,7 +180,14 @@ impl World {
             && !self.has_opened
         {
             self.has_opened = true;
-            self.sides[1].connect(now, local(0));
+            let udp = self.udp(0);
+            self.sides[1].connect(now, local(0), udp);
+        }
+        if self.sides[0].is_established && self.rebinds_at.is_none() {
+            self.rebinds_at = self.scenario.rebinding.map(|after| now + after);
+        }
+        if self.rebinds_at.is_some_and(|at| now >= at) {
+            self.nat_port = NEW_NAT_PORT;
         }
         let is_established = self.sides[RESTARTS].is_established;
         match self.scenario.ending {
@@ -174,7 +214,8 @@ impl World {
         self.sides[RESTARTS] = Side::new(config, 3, local(RESTARTS), messages[RESTARTS], *longest);
         // Messages of its life before are not checked.
         self.link.cut();
-        self.sides[RESTARTS].connect(self.now, local(0));
+        let udp = self.udp(0);
+        self.sides[RESTARTS].connect(self.now, local(0), udp);
     }
 
     fn next(&self) -> Option<u64> {
@@ -216,9 +257,12 @@ impl World {
         match self.scenario.ending {
             Ending::Abort(..) => self.judge_abort(lives),
             Ending::Close(_) | Ending::Restart(_) => {
-                for life in lives {
-                    assert_eq!(life.end, Some(Event::Closed));
-                }
+                // The first side is gone behind another port of its NAT, when its SHUTDOWN COMPLETE was lost.
+                let cut_off = [Failure::Unreachable, Failure::ShutdownTimedOut];
+                let cut_off = cut_off.map(|failure| Some(Event::Failed(failure)));
+                let is_cut_off = self.nat_port != NAT_PORT && cut_off.contains(&lives[1].end);
+                assert_eq!(lives[0].end, Some(Event::Closed));
+                assert!(is_cut_off || lives[1].end == Some(Event::Closed));
                 self.assert_all_came(lives);
                 let restarted = lives[1 - RESTARTS].restarted;
                 format!("{}, restarted: {restarted}", self.kind())

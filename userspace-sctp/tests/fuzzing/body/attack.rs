@@ -219,7 +219,7 @@ impl World {
             stack, came, held, ..
         } = &mut self.sides[to];
         let hears_all = self.hears_all;
-        stack.receive(self.now, address(to), from, &bytes, |id, message| {
+        stack.receive(self.now, address(to), from, None, &bytes, |id, message| {
             held.push_back((id, message.payload.len()));
             let number = message.payload.first_chunk().copied();
             let is_new = number.is_some_and(|number| came.insert(u32::from_be_bytes(number)));

@@ -73,7 +73,7 @@ pub fn parameters(bytes: &[u8]) {
     let init = super::chunk(1, 0, (4 + init.len()) as u16, &init);
     let init = super::packet(remote.port(), local.port(), 0, &init);
     let (to, from) = (local.ip(), remote.ip());
-    stack.receive(Instant::ZERO, to, from, &init, |_, _| unreachable!());
+    stack.receive(Instant::ZERO, to, from, None, &init, |_, _| unreachable!());
     let mut out = [0; 1500];
     if let Some(sent) = stack.poll_transmit(Instant::ZERO, &mut out) {
         assert_eq!((sent.ends.local, sent.ends.remote), (local, remote));

@@ -72,7 +72,7 @@ impl<P: Port> Datapath<P> {
             ConnectError::InUse { .. } => CommandError::InUse {
                 local: tuple.local.into(),
             },
-            ConnectError::BadEnds { .. } => invalid(error),
+            ConnectError::BadEnds { .. } | ConnectError::NoUdpPort => invalid(error),
         })?;
         let id = sctp.sessions.add(assoc, session);
         if let Some(session) = sctp.sessions.get_mut(id) {
