@@ -283,13 +283,20 @@ impl<B: AsRef<[u8]>> Association<B> {
         Ok(())
     }
 
+    /// Streams to send on. Before the peer has agreed to more there is one.
+    const fn streams(&self) -> u16 {
+        match self.state {
+            State::CookieWait | State::CookieEchoed => 1,
+            _ => self.outbound_streams,
+        }
+    }
+
     fn refusal(&self, stream: u16, len: usize) -> Option<PostError> {
         match self.state {
-            State::CookieWait | State::CookieEchoed => return Some(PostError::NotEstablished),
-            State::Established => {}
+            State::CookieWait | State::CookieEchoed | State::Established => {}
             _ => return Some(PostError::ShuttingDown),
         }
-        let (streams, max) = (self.outbound_streams, self.message_max());
+        let (streams, max) = (self.streams(), self.message_max());
         if stream >= streams {
             Some(PostError::NoStream { stream, streams })
         } else if len == 0 {

@@ -220,9 +220,6 @@ pub enum PostError {
     /// There is no such association any more.
     #[error("the association is gone")]
     Gone,
-    /// It is not established yet: wait for the event.
-    #[error("the association is not established yet")]
-    NotEstablished,
     /// One of its sides has closed it.
     #[error("the association is being closed, and takes no more messages")]
     ShuttingDown,

@@ -140,8 +140,10 @@ impl<B: AsRef<[u8]>> Stack<B> {
         Ok(id)
     }
 
-    /// Takes a message to send in one chunk. Its buffer comes back by [`Stack::poll_released`], when the peer has
-    /// acknowledged it and all that was posted before, or the association is gone.
+    /// Takes a message to send in one chunk. Before the association is established it has stream 0 only; what is posted
+    /// then goes with the first State Cookie, as far as its packet has room (section 5.1). Its buffer comes back by
+    /// [`Stack::poll_released`], when the peer has acknowledged it and all that was posted before, or the association
+    /// is gone.
     ///
     /// # Errors
     /// The buffer, and why it was not taken.

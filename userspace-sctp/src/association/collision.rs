@@ -104,6 +104,8 @@ impl<B> Association<B> {
     fn on_both_asked(&mut self, cookie: &cookie::State, env: &mut Env<'_, B>) -> Collision {
         match self.state {
             State::CookieWait | State::CookieEchoed => {
+                // What went with a cookie had another tag of the peer's.
+                self.outbound.timed_out();
                 self.adopt(&Peer::of(cookie), env.config);
                 self.establish(env);
             }

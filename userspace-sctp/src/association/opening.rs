@@ -95,6 +95,7 @@ impl<B> Association<B> {
     /// Establishes an association of [`Association::active`].
     pub(super) fn establish(&mut self, env: &mut Env<'_, B>) {
         self.enter_established(env.now, env.config, env.random);
+        self.arm_t3(env.now);
         self.event(env, Event::Established(self.agreed()));
     }
 
@@ -234,6 +235,7 @@ impl<B> Association<B> {
         let rtt = env.now.saturating_duration_since(self.opening.asked);
         self.opening.preservative = Some(rtt + LIFE_MORE);
         self.pending.cookie_echo = false;
+        self.outbound.timed_out();
         self.tags.remote = 0;
         if self.count_unanswered(env) {
             self.ask(env.now);

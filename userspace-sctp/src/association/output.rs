@@ -108,6 +108,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         if self.pending.cookie_echo {
             writer.chunk(&Chunk::CookieEcho(&self.opening.cookie))?;
             self.pending.cookie_echo = false;
+            self.write_early(writer, env)?;
         }
         if self.pending.cookie_ack {
             writer.chunk(&Chunk::CookieAck)?;
@@ -213,6 +214,18 @@ impl<B: AsRef<[u8]>> Association<B> {
             self.fast = false;
             self.burst = self.burst.saturating_sub(1);
             self.arm_t3(now);
+        }
+        Ok(())
+    }
+
+    /// Data in the packet of a COOKIE ECHO (section 5.1, C). It is the only packet with data until the COOKIE ACK comes.
+    /// One that was not answered may have been too large for the path: the next one is as small as can be.
+    fn write_early(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
+        while self.opening.unanswered == 0
+            && let Some(bytes) = self.outbound.next_bytes(false)
+            && bytes <= writer.room()
+        {
+            self.write_next(writer, env)?;
         }
         Ok(())
     }

@@ -80,7 +80,10 @@ impl<B> Association<B> {
         self.timers.t1 = Some(env.now + self.path.rto.get());
         match self.state {
             State::CookieWait => self.pending.init = true,
-            _ => self.pending.cookie_echo = true,
+            _ => {
+                self.pending.cookie_echo = true;
+                self.outbound.timed_out();
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use userspace_sctp::chunk::{Chunk, Init, Report};
 use userspace_sctp::parameter::{ADAPTATION_DDP, Parameter};
 use userspace_sctp::{Config, Event, Failure, Outgoing, PostError, State};
 
-use crate::script::{COOKIE, PEERS_TAG, Script, causes, error, init, millis, parameters};
+use crate::script::{COOKIE, PEERS_TAG, Script, WINDOW, causes, error, init, millis, parameters};
 
 fn ddp() -> Config {
     Config {
@@ -36,13 +36,102 @@ fn an_init_says_all_and_has_no_tag() {
     ];
     assert!(init.parameters.iter().eq(expected));
     assert_eq!(script.state(id), State::CookieWait);
-    let early = Outgoing {
+}
+
+/// A message on stream 0.
+fn early(byte: u8, len: usize) -> Outgoing<Vec<u8>> {
+    Outgoing {
         stream: 0,
         protocol: 0,
-        buffer: vec![1],
+        buffer: vec![byte; len],
+    }
+}
+
+/// RFC9260-5.1: the COOKIE ECHO comes first, and nothing follows its packet until it is answered.
+#[test]
+fn what_is_posted_early_goes_with_the_cookie() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    let (now, first) = (script.now, script.tsn);
+    let other = Outgoing {
+        stream: 1,
+        ..early(1, 1)
     };
-    let refused = script.stack.post(script.now, id, early).unwrap_err();
-    assert_eq!(refused.error, PostError::NotEstablished);
+    let refused = script.stack.post(now, id, other).unwrap_err();
+    let no_stream = PostError::NoStream {
+        stream: 1,
+        streams: 1,
+    };
+    assert_eq!(refused.error, no_stream);
+    for len in [100, 100, 1400] {
+        script.stack.post(now, id, early(3, len)).unwrap();
+    }
+    script.nothing();
+    let cookie = parameters(&[Parameter::StateCookie(COOKIE)]);
+    script.peer(&[Chunk::InitAck(init(&cookie))]);
+    let sent = script.one();
+    assert_eq!(sent.chunks()[0], Chunk::CookieEcho(COOKIE));
+    assert_eq!(sent.data(first), [0, 1]);
+    script.stack.post(script.now, id, early(4, 10)).unwrap();
+    script.nothing();
+    script.peer(&[Chunk::CookieAck]);
+    assert!(matches!(script.event(), Event::Established(_)));
+    assert_eq!(script.one().data(first), [2, 3]);
+    // Without a SACK T3-rtx expires for what went with the cookie.
+    script.wait();
+    assert_eq!(script.one().data(first)[0], 0);
+    script.sack(4, WINDOW, &[]);
+    let released = std::iter::from_fn(|| script.stack.poll_released()).count();
+    assert_eq!(released, 4);
+}
+
+/// RFC9260-5.1: a COOKIE ECHO that was lost, perhaps because of its size, goes again alone.
+#[test]
+fn what_went_with_a_lost_or_stale_cookie_goes_again_when_the_association_is_established() {
+    for is_stale in [false, true] {
+        let mut script = Script::new(Config::default());
+        let id = script.connect();
+        let first = script.tsn;
+        script.stack.post(script.now, id, early(3, 100)).unwrap();
+        let cookie = parameters(&[Parameter::StateCookie(COOKIE)]);
+        script.peer(&[Chunk::InitAck(init(&cookie))]);
+        assert_eq!(script.one().data(first), [0]);
+        if is_stale {
+            let stale = causes(&[Cause::StaleCookie(millis(5))]);
+            script.peer(&[error(&stale)]);
+            assert!(matches!(script.one().only(), Chunk::Init(_)));
+            script.peer(&[Chunk::InitAck(init(&cookie))]);
+        } else {
+            script.wait();
+        }
+        assert_eq!(script.one().only(), Chunk::CookieEcho(COOKIE));
+        script.peer(&[Chunk::CookieAck]);
+        assert_eq!(script.one().data(first), [0]);
+        script.sack(1, WINDOW, &[]);
+        assert_eq!(script.stack.poll_released(), Some(vec![3; 100]));
+    }
+}
+
+/// RFC9260-5.1: what comes with a cookie is the new association's.
+#[test]
+fn data_with_a_cookie_is_shown() {
+    let mut script = Script::new(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    script.peer(&[Chunk::Init(init(&[]))]);
+    let answer = script.one();
+    let Chunk::InitAck(ack) = answer.only() else {
+        panic!("{answer:?}");
+    };
+    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
+        Parameter::StateCookie(cookie) => Some(cookie),
+        _ => None,
+    });
+    script.tag = ack.tag;
+    let data = crate::script::data(0, &[6]);
+    script.peer(&[Chunk::CookieEcho(cookie.unwrap()), Chunk::Data(data)]);
+    assert!(matches!(script.event(), Event::Incoming(_)));
+    assert_eq!(script.shown, [6]);
+    assert_eq!(script.sent()[0].chunks()[0], Chunk::CookieAck);
 }
 
 /// RFC9260-4-3 to RFC9260-4-8: both timers double, and end after 8 retransmissions.

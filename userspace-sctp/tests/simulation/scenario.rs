@@ -39,6 +39,8 @@ pub struct Scenario {
     pub rebinding: Option<u64>,
     pub opening: Opening,
     pub ending: Ending,
+    /// The first message is posted before the association is established.
+    pub posts_early: bool,
     pub configs: [Config; 2],
     /// Messages of each side.
     pub messages: [u32; 2],
@@ -87,6 +89,7 @@ impl Scenario {
             has_icmp,
             in_udp,
             rebinding,
+            posts_early: random.chance(400),
             opening,
             ending,
             configs,

@@ -31,6 +31,8 @@ pub struct Side {
     /// It has aborted, and wants no association any more.
     refuses: bool,
     pub lives: BTreeMap<AssocId, Life>,
+    /// The first message does not wait for the association.
+    pub posts_early: bool,
     next: u32,
     messages: u32,
     longest: u64,
@@ -56,6 +58,7 @@ impl Side {
             is_closed: false,
             refuses: false,
             lives: BTreeMap::new(),
+            posts_early: false,
             next: 0,
             messages,
             longest,
@@ -84,9 +87,7 @@ impl Side {
 
     pub fn receive(&mut self, now: u64, from: SocketAddr, parcel: &Parcel, patience: u64) {
         let Parcel { udp, bytes, .. } = parcel;
-
-        let lives = &mut self.lives;
-        let held = self.held.entry(now + patience).or_default();
+        let mut shown = Vec::new();
         let time = Instant::from_nanos(1000 * now);
         let (local, remote) = (self.local.ip(), from.ip());
         self.stack
@@ -97,11 +98,16 @@ impl Side {
                     (u32::from(came.stream), came.protocol),
                     (number % 4, number + 7)
                 );
-                let life = lives.entry(id).or_default();
-                assert!(life.came.insert(number), "message {number} came twice");
-                held.push((id, came.payload.len()));
+                shown.push((id, number, came.payload.len()));
             });
+        // Those of a restart are of the new life.
         self.take_events(now);
+        let held = self.held.entry(now + patience).or_default();
+        for (id, number, len) in shown {
+            let life = self.lives.entry(id).or_default();
+            assert!(life.came.insert(number), "message {number} came twice");
+            held.push((id, len));
+        }
     }
 
     pub fn take_events(&mut self, now: u64) {
@@ -146,10 +152,16 @@ impl Side {
                 self.stack.consumed(time, id, bytes);
             }
         }
-        let Some(id) = self.used.filter(|_| self.is_established && !self.is_closed) else {
+        let is_early = self.posts_early && self.next == 0;
+        let may_post = (self.is_established || is_early) && !self.is_closed;
+        let Some(id) = self.used.filter(|_| may_post) else {
             return;
         };
-        let mut burst = random.within(1, 8);
+        // The first one is on stream 0.
+        let mut burst = match self.is_established {
+            true => random.within(1, 8),
+            false => 1,
+        };
         while self.next < self.messages && burst > 0 {
             burst -= 1;
             let number = self.next;
