@@ -118,7 +118,11 @@ impl SctpDuel {
             let mut frame = Vec::new();
             while self.side.wire.as_ref().unwrap().take(&mut frame) {
                 worked = true;
-                let parsed = rnic_net::parse(&frame, &PathDefaults::new(1500)).unwrap();
+                let parsed = match rnic_net::parse(&frame, &PathDefaults::new(1500)) {
+                    // What goes to a peer that is silent for long may be a fragment: lost.
+                    Err(rnic_net::DropReason::Fragment) => continue,
+                    parsed => parsed.unwrap(),
+                };
                 let is_its = |peer: &&mut SctpPeer| peer.is_at(&parsed.tuple);
                 // What goes to nobody is lost.
                 if let Some(peer) = self.peers.iter_mut().find(is_its) {
