@@ -451,7 +451,8 @@ impl Ctl {
             return;
         };
         conn.phase = Phase::Over;
-        conn.deadline = None;
+        // A session may have been ending before.
+        (conn.deadline, conn.close_by) = (None, None);
         if sent.is_err() {
             return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }

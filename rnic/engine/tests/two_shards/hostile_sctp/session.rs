@@ -6,6 +6,7 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, QpState};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
+use userspace_sctp::chunk::{Chunk, Sack};
 
 use super::scene::{OWN_READ, OWN_RECEIVE, Scene};
 use crate::illegal::cases::*;
@@ -117,6 +118,31 @@ fn what_comes_behind_the_peers_terminate_ends_the_session() {
             scene.assert_innocent_unharmed(&name, &[OPEN]);
         }
     }
+}
+
+/// A peer that takes nothing, and breaks the rules while its session ends.
+#[test]
+fn a_fault_at_the_end_of_a_session_does_not_make_it_longer() {
+    let mut scene = Scene::new();
+    let hostile = &mut scene.duel.peers[HOSTILE];
+    hostile.answers = false;
+    // Each probe of its shut window is answered, and none is taken.
+    let sack = Sack::new(hostile.cumulative, 0, &[], &[]);
+    let shut = [hostile.packet(&[Chunk::Sack(sack)])];
+    let end = control(1, END, b"");
+    for message in [&end, &control(2, END, b"")] {
+        scene.duel.give(&shut);
+        scene.duel.send(HOSTILE, CONTROL, message);
+    }
+    scene.assert_ended(DisconnectReason::NotMpa, "fault");
+    for _ in 0..11 {
+        scene.duel.run_for(Duration::from_secs(1));
+        scene.duel.give(&shut);
+    }
+    let heard = &scene.duel.peers[HOSTILE].heard;
+    let aborted = heard.iter().any(|one| matches!(one, Heard::Abort { .. }));
+    assert!(aborted, "{heard:?}");
+    scene.assert_innocent_unharmed("fault", &[]);
 }
 
 /// A DDP-SSN that never comes: what is behind it is placed if it is a Write, and nothing is delivered. The end is
