@@ -58,8 +58,9 @@ pub struct SctpPeer {
     /// Chunks of the node's but for data, and its user data in the order in which it came, with PPIDs.
     pub heard: Vec<Heard>,
     pub data: Vec<(u32, Vec<u8>)>,
-    /// What it answers by and by.
+    /// What it answers by and by; a SACK stands behind it.
     answering: Vec<Vec<u8>>,
+    owes_sack: bool,
 }
 
 impl SctpPeer {
@@ -87,6 +88,7 @@ impl SctpPeer {
             heard: Vec::new(),
             data: Vec::new(),
             answering: Vec::new(),
+            owes_sack: false,
         }
     }
 
@@ -181,6 +183,10 @@ impl SctpPeer {
 
     /// What it answers to all that it took.
     pub fn answers(&mut self) -> Vec<Vec<u8>> {
+        if std::mem::take(&mut self.owes_sack) && self.answers {
+            let sack = self.sack();
+            self.answering.push(sack);
+        }
         std::mem::take(&mut self.answering)
     }
 
@@ -190,14 +196,8 @@ impl SctpPeer {
         let bytes = &frame[parsed.data];
         verify(bytes).unwrap();
         let packet = Packet::parse(bytes).unwrap();
-        let mut brought = false;
         for chunk in packet.chunks() {
-            brought |= matches!(chunk, Chunk::Data(_));
             self.take_chunk(&chunk);
-        }
-        if brought && self.answers {
-            let sack = self.sack();
-            self.answering.push(sack);
         }
     }
 
@@ -254,6 +254,7 @@ impl SctpPeer {
     }
 
     fn take_data(&mut self, data: &Data<'_>) {
+        self.owes_sack = true;
         let is_new = data.tsn.is_after(self.cumulative) && self.ahead.insert(data.tsn.0);
         if is_new {
             self.data.push((data.protocol, data.payload.to_vec()));

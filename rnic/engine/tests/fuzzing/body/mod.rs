@@ -8,4 +8,8 @@ mod input;
 #[path = "../../shared/node.rs"]
 mod node;
 mod peer;
+#[path = "../../shared/sctp_peer.rs"]
+mod sctp_peer;
+pub mod session;
 pub mod stream;
+mod work;

@@ -7,6 +7,8 @@ use rnic_net::{Path, PathDefaults, Payload};
 use userspace_net::{Ecn, FourTuple, checksum};
 use userspace_tcp::{Flags, Options, Segment, SeqNum, TcpHeader};
 
+use super::work::Peer;
+
 pub const PEER: &str = "198.18.0.9:5000";
 /// Our path, of an interface like the node's.
 const PATH: Path = Path {
@@ -20,21 +22,27 @@ const PATH: Path = Path {
 const FIRST: SeqNum = SeqNum(0xffff_f000);
 const MSS: u16 = 1460;
 
-pub struct Peer {
+pub struct TcpPeer {
     tuple: FourTuple,
     /// What is awaited from the node, once its SYN came.
     next: Option<SeqNum>,
     /// The node has reset the connection.
     pub reset: bool,
+    /// Bytes of our stream that an acknowledgment stands behind.
+    pub sent: usize,
+    /// Something is to be acknowledged.
+    owes: bool,
 }
 
-impl Peer {
+impl TcpPeer {
     pub fn new(node: SocketAddr) -> Self {
         let peer: SocketAddr = PEER.parse().unwrap();
         Self {
             tuple: FourTuple::new(peer, node),
             next: None,
             reset: false,
+            sent: 0,
+            owes: false,
         }
     }
 
@@ -82,21 +90,30 @@ impl Peer {
         frame.extend_from_slice(payload);
         frame
     }
+}
 
-    /// Takes what the node sent; whether there is something to acknowledge.
-    pub fn take(&mut self, frame: &[u8]) -> bool {
+impl Peer for TcpPeer {
+    fn take(&mut self, frame: &[u8]) {
         let parsed = rnic_net::parse(frame, &PathDefaults::new(1500)).unwrap();
         let segment = Segment::parse(&frame[parsed.data.clone()]).unwrap();
         let flags = segment.header.flags;
         self.reset |= flags.contains(Flags::RST);
         if flags.contains(Flags::SYN) {
             self.next = Some(segment.header.seq.add(1));
-            return true;
+            self.owes = true;
+            return;
         }
         let len = segment.payload.len() as u32 + u32::from(flags.contains(Flags::FIN));
         if self.next == Some(segment.header.seq) {
             self.next = Some(segment.header.seq.add(len));
         }
-        len > 0
+        self.owes |= len > 0;
+    }
+
+    fn answers(&mut self) -> Vec<Vec<u8>> {
+        match std::mem::take(&mut self.owes) {
+            true => vec![self.segment(self.sent, &[])],
+            false => Vec::new(),
+        }
     }
 }
