@@ -59,16 +59,23 @@ impl<B> Association<B> {
 
     /// A packet with another tag than ours: only what sends the peer's own one back is taken (section 8.5.1, B and C).
     fn receive_reflected(&mut self, packet: &Packet<'_>, env: &mut Env<'_, B>) -> Verdict {
-        let is_peers = self.tags.remote != 0 && packet.header.tag == self.tags.remote;
-        match packet.chunks().next() {
-            Some(Chunk::Abort {
-                reflected: true,
-                causes,
-            }) if is_peers => self.on_reflected_abort(&causes, env),
-            Some(Chunk::ShutdownComplete { reflected: true }) if is_peers => {
-                self.on_shutdown_complete(env);
-            }
-            _ => return Verdict::WrongTag,
+        if self.tags.remote == 0 || packet.header.tag != self.tags.remote {
+            return Verdict::WrongTag;
+        }
+        let is_end = |chunk: &Chunk<'_>| {
+            matches!(
+                chunk,
+                Chunk::Abort {
+                    reflected: true,
+                    ..
+                } | Chunk::ShutdownComplete { reflected: true }
+            )
+        };
+        // Other chunks may stand before an ABORT (section 3.3.7).
+        match packet.chunks().find(is_end) {
+            Some(Chunk::Abort { causes, .. }) => self.on_reflected_abort(&causes, env),
+            Some(_) => self.on_shutdown_complete(env),
+            None => return Verdict::WrongTag,
         }
         Verdict::Taken
     }

@@ -195,6 +195,11 @@ impl<B> Association<B> {
                 self.pending.error(&Cause::UnrecognizedParameters(whole));
             }
         }
+        // Reports that don't fit beside the cookie would have to wait for the COOKIE ACK (section 3.2.2).
+        let cookie_len = HEAD_LEN + padded(answer.cookie.len());
+        if HEADER_LEN + cookie_len + self.pending.answers().len() > self.path.packet_max {
+            self.pending.answered();
+        }
         if self.opening.unanswered == 0 {
             self.path
                 .measured(now, now.saturating_duration_since(self.opening.asked));

@@ -75,6 +75,8 @@ fn a_shutdown_of_the_peer_waits_for_what_was_posted() {
     assert!(script.shown.is_empty(), "RFC9260-6-4");
     script.sack(2, WINDOW, &[]);
     assert_eq!(script.one().only(), Chunk::ShutdownAck);
+    let refused = post_error(&mut script, id);
+    assert_eq!(refused, Some(PostError::ShuttingDown), "RFC9260-4-12");
     // RFC9260-9.2-16.
     script.wait();
     assert_eq!(script.one().only(), Chunk::ShutdownAck);
@@ -262,4 +264,90 @@ fn an_association_that_is_not_established_is_gone_at_once() {
     script.stack.close(script.now, id);
     assert_eq!(script.one().abort().1.unwrap().code(), Some(12));
     script.no_event();
+}
+
+/// RFC9260-9.2-5, RFC9260-9.2-6, RFC9260-9.2-17, RFC9260-9.2-18, RFC9260-9.2-3.
+#[test]
+fn shutdowns_are_sent_again_as_often_as_the_association_allows() {
+    for is_ours in [true, false] {
+        let (mut script, id) = Script::established(Config {
+            association_max_retrans: 3,
+            path_max_retrans: 3,
+            ..Config::default()
+        });
+        match is_ours {
+            true => assert!(script.stack.close(script.now, id)),
+            false => script.peer(&[shutdown(&script, 0)]),
+        }
+        for expected in [1, 2, 4] {
+            assert_eq!(script.sent().len(), 1);
+            let before = script.now;
+            script.wait();
+            let waited = script.now.saturating_duration_since(before);
+            assert_eq!(waited, Duration::from_secs(expected));
+        }
+        let sent = script.one();
+        assert_eq!(matches!(sent.only(), Chunk::Shutdown { .. }), is_ours);
+        script.wait();
+        script.nothing();
+        assert_eq!(last_event(&mut script), Event::Failed(Failure::Unreachable));
+        assert_eq!(script.stack.info(id), None);
+    }
+}
+
+/// RFC9260-9.2-8.
+#[test]
+fn after_the_peers_shutdown_a_close_changes_nothing() {
+    let (mut script, id) = Script::established(Config::default());
+    script.post(id, 100);
+    script.post(id, 100);
+    script.sent();
+    script.peer(&[shutdown(&script, 0)]);
+    assert_eq!(script.event(), Event::PeerClosed);
+    script.stack.close(script.now, id);
+    script.nothing();
+    assert_eq!(script.state(id), State::ShutdownReceived);
+    script.peer(&[shutdown(&script, 1)]);
+    assert_eq!(script.info(id).flight, 116);
+    script.peer(&[shutdown(&script, 2)]);
+    assert_eq!(script.one().only(), Chunk::ShutdownAck);
+}
+
+/// RFC9260-6-8, RFC9260-6-6, RFC9260-9.2-26: one that counted would end the association.
+#[test]
+fn a_sack_or_shutdown_of_another_state_is_ignored() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    for _ in 0..2 {
+        script.sack(9, WINDOW, &[]);
+        script.peer(&[shutdown(&script, 9)]);
+        script.nothing();
+        script.no_event();
+        if script.state(id) == State::CookieWait {
+            script.init_ack();
+        }
+    }
+    assert_eq!(script.state(id), State::CookieEchoed);
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.close(script.now, id);
+    script.sent();
+    script.sack(9, WINDOW, &[]);
+    script.nothing();
+    assert_eq!(script.state(id), State::ShutdownSent);
+}
+
+/// RFC9260-3.3.7-3, RFC9260-8.5.1-6: with either tag.
+#[test]
+fn an_abort_counts_behind_other_chunks() {
+    for reflected in [false, true] {
+        let (mut script, id) = Script::established(Config::default());
+        let tag = if reflected { PEERS_TAG } else { script.tag };
+        let causes = Causes::default();
+        let abort = Chunk::Abort { reflected, causes };
+        let error = Chunk::Error(Causes::default());
+        script.peer_with(tag, remote(), &[error, abort]);
+        script.nothing();
+        assert!(matches!(script.event(), Event::Aborted(_)));
+        assert_eq!(script.stack.info(id), None);
+    }
 }

@@ -398,3 +398,183 @@ fn an_association_in_the_place_of_one_that_is_gone_sends_its_init() {
     script.connect();
     script.nothing();
 }
+
+/// RFC9260-8.5.1-11, RFC9260-3.2.2-4.
+#[test]
+fn a_cookie_echo_has_the_tag_of_the_init_ack() {
+    let mut script = Script::new(Config::default());
+    script.connect();
+    let parameters = parameters(&[Parameter::StateCookie(COOKIE)]);
+    script.peer(&[Chunk::InitAck(init(&parameters))]);
+    let sent = script.one();
+    assert_eq!(sent.tag(), PEERS_TAG);
+    assert_eq!(sent.only(), Chunk::CookieEcho(COOKIE));
+}
+
+/// RFC9260-3.2.2-3, RFC9260-5.1-7: nothing goes before the COOKIE ACK.
+#[test]
+fn a_report_that_does_not_fit_beside_the_cookie_is_not_sent() {
+    let mut script = Script::new(Config::default());
+    script.connect();
+    let whole = [&[0xc1, 1, 0, 200][..], &[9; 196]].concat();
+    let report = Report::SkipAndReport;
+    let unknown = Parameter::Unknown {
+        report,
+        whole: &whole,
+    };
+    let cookie = [5; 1400];
+    let parameters = parameters(&[unknown, Parameter::StateCookie(&cookie)]);
+    script.peer(&[Chunk::InitAck(init(&parameters))]);
+    assert_eq!(script.one().only(), Chunk::CookieEcho(&cookie));
+}
+
+/// RFC9260-3.3.3-17.
+#[test]
+fn an_init_ack_may_be_longer_than_a_packet_of_ours() {
+    let mut script = Script::new(Config::default());
+    script.connect();
+    let whole = [&[0x81, 1, 0x06, 0x40][..], &[9; 1596]].concat();
+    let report = Report::Skip;
+    let unknown = Parameter::Unknown {
+        report,
+        whole: &whole,
+    };
+    let parameters = parameters(&[unknown, Parameter::StateCookie(COOKIE)]);
+    script.peer(&[Chunk::InitAck(init(&parameters))]);
+    assert_eq!(script.one().only(), Chunk::CookieEcho(COOKIE));
+}
+
+/// RFC9260-3.3.3-7, RFC9260-3.3.3-9, RFC9260-3.3.3-13.
+#[test]
+fn an_unusable_init_ack_in_a_later_state_is_dropped() {
+    let good = parameters(&[Parameter::StateCookie(COOKIE)]);
+    let good = init(&good);
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.init_ack();
+    for state in [State::CookieEchoed, State::Established] {
+        for wrong in [
+            Init { tag: 0, ..good },
+            Init { window: 0, ..good },
+            Init {
+                outbound_streams: 0,
+                ..good
+            },
+        ] {
+            script.peer(&[Chunk::InitAck(wrong)]);
+            script.nothing();
+            script.no_event();
+            assert_eq!(script.state(id), state);
+        }
+        script.peer(&[Chunk::CookieAck]);
+        script.stack.poll_event();
+    }
+}
+
+/// RFC9260-3.3.2.1.3-2, RFC9260-5.1.2-10 to RFC9260-5.1.2-13.
+#[test]
+fn wishes_of_an_init_for_addresses_and_a_longer_life_change_nothing() {
+    let mut script = Script::new(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    let wishes = parameters(&[
+        Parameter::CookiePreservative(Duration::from_secs(3600)),
+        Parameter::AddressTypes {
+            v4: false,
+            v6: true,
+        },
+        Parameter::Address("2001:db8::2".parse().unwrap()),
+    ]);
+    script.peer(&[Chunk::Init(init(&wishes))]);
+    let sent = script.one();
+    assert_eq!(sent.to, crate::script::remote());
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let parameters: Vec<_> = ack.parameters.iter().collect();
+    let [Parameter::StateCookie(cookie)] = parameters[..] else {
+        panic!("{parameters:?}");
+    };
+    script.now += Duration::from_secs(61);
+    script.tag = ack.tag;
+    script.peer(&[Chunk::CookieEcho(cookie)]);
+    assert!(matches!(script.one().only(), Chunk::Error(_)), "stale");
+}
+
+/// RFC9260-5.1-2, RFC9260-5.3.1-1, RFC9260-5.3.1-3, RFC9260-3.3.2-17.
+#[test]
+fn each_association_has_a_tag_and_a_tsn_of_its_own() {
+    let mut script = Script::new(Config::default());
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..200 {
+        let id = script.connect();
+        assert_ne!(script.tag, 0);
+        assert!(seen.insert(script.tag) && seen.insert(script.tsn.0));
+        script.stack.abort(script.now, id, b"");
+        script.sent();
+    }
+}
+
+/// RFC9260-5.1.3-5, RFC9260-5.1.5-2: each hour there is another secret.
+#[test]
+fn a_cookie_of_a_secret_that_is_gone_is_dropped() {
+    let mut script = Script::new(Config::default());
+    script.stack.listen(crate::script::local()).unwrap();
+    script.peer(&[Chunk::Init(init(&[]))]);
+    let sent = script.one();
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
+        panic!("{ack:?}");
+    };
+    script.tag = ack.tag;
+    for is_known in [true, false] {
+        script.now += Duration::from_secs(3600);
+        script.stack.advance(script.now);
+        script.peer(&[Chunk::CookieEcho(cookie)]);
+        // Stale, as long as it is known.
+        assert_eq!(script.sent().len(), usize::from(is_known));
+    }
+    assert_eq!(script.stack.counters().foreign_cookies, 1);
+}
+
+/// RFC9260-16-1, RFC9260-16-2.
+#[test]
+fn the_protocol_parameters_are_the_recommended_ones() {
+    let config = Config::default();
+    let seconds = Duration::from_secs;
+    assert_eq!(config.rto.initial, seconds(1));
+    assert_eq!((config.rto.min, config.rto.max), (seconds(1), seconds(60)));
+    assert_eq!(config.max_burst, 4);
+    assert_eq!(config.association_max_retrans, 10);
+    assert_eq!(config.path_max_retrans, 5);
+    assert_eq!(config.max_init_retransmits, 8);
+    assert_eq!(config.heartbeat_interval, Some(seconds(30)));
+    assert_eq!(userspace_sctp::stateless::COOKIE_LIFESPAN, seconds(60));
+    assert_eq!(userspace_sctp::inbound::acks::DELAY, millis(200));
+}
+
+/// RFC9260-3.3.2-10, RFC9260-3.3.3-8.
+#[test]
+fn no_window_below_the_least_is_offered() {
+    let config = Config {
+        receive_window: 10,
+        ..Config::default()
+    };
+    let mut script = Script::new(config);
+    let ends = crate::script::ends();
+    script.stack.connect(script.now, ends).unwrap();
+    let sent = script.one();
+    let Chunk::Init(ours) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(ours.window, 1500);
+    script.peer(&[Chunk::Init(init(&[]))]);
+    let sent = script.one();
+    let Chunk::InitAck(ack) = sent.only() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(ack.window, 1500);
+    // RFC9260-3.3.3-11: no more than the peer takes.
+    assert_eq!((ack.outbound_streams, ack.inbound_streams), (5, 16));
+}
