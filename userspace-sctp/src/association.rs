@@ -256,6 +256,11 @@ impl<B> Association<B> {
         }
     }
 
+    /// Packets go another way from now on.
+    pub(crate) fn path_moved(&mut self) {
+        self.path.moved(self.ends.remote.ip());
+    }
+
     fn event(&self, env: &mut Env<'_, B>, event: Event) {
         env.effects.events.push_back((self.id, event));
     }

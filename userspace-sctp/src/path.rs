@@ -62,6 +62,11 @@ impl Path {
         self.mtu.packet_max()
     }
 
+    /// Its packets go another way from now on: congestion control begins anew (section 7.2.5.2).
+    pub(crate) fn moved(&mut self, remote: IpAddr) {
+        self.congestion = Congestion::new(pmdcs(self.packet_max()), remote.is_ipv6());
+    }
+
     /// Packets have another size from now on.
     pub(crate) const fn resized(&mut self) {
         self.congestion.set_pmdcs(pmdcs(self.packet_max()));

@@ -295,6 +295,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
         });
     }
 
+    /// Its packets go another way from here on: what is known of congestion was of the old one (section 7.2.5.2).
+    pub fn path_moved(&mut self, now: Instant, id: AssocId) {
+        self.change(now, id, |association, _| association.path_moved());
+    }
+
     /// When [`Stack::advance`] has to be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.next()

@@ -415,3 +415,101 @@ fn a_round_trip_is_measured_once() {
     script.sack(2, WINDOW, &[]);
     assert_eq!(script.info(id).srtt, srtt);
 }
+
+/// RFC9260-7.2.5-1, RFC9260-7.2.5.2-2.
+#[test]
+fn another_path_begins_with_the_first_window() {
+    let (mut script, id) = Script::established(Config::default());
+    for _ in 0..5 {
+        script.post(id, FULL);
+    }
+    script.sent();
+    script.wait();
+    script.sent();
+    let before = script.info(id);
+    assert_eq!(before.cwnd, FULL + 16);
+    script.stack.path_moved(script.now, id);
+    let after = script.info(id);
+    assert_eq!((after.cwnd, after.ssthresh), (4404, usize::MAX));
+    assert_eq!(after.flight, before.flight);
+}
+
+/// RFC9260-6.3.1-5.
+#[test]
+fn what_was_sent_before_a_retransmission_measures_nothing() {
+    let (mut script, id) = Script::established(Config {
+        max_burst: 100,
+        ..Config::default()
+    });
+    let at = |script: &mut Script, time| script.now = Instant::ZERO + millis(time);
+    let report = |script: &mut Script, end| {
+        script.sack(0, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
+    };
+    at(&mut script, 10);
+    for _ in 0..5 {
+        script.post(id, 1000);
+    }
+    script.sent();
+    at(&mut script, 20);
+    report(&mut script, 2);
+    at(&mut script, 30);
+    script.post(id, 1000);
+    assert_eq!(numbers(&mut script), [[5]]);
+    at(&mut script, 40);
+    report(&mut script, 3);
+    report(&mut script, 4);
+    assert_eq!(numbers(&mut script), [[0]], "again");
+    let srtt = script.info(id).srtt;
+    at(&mut script, 100);
+    script.sack(6, WINDOW, &[]);
+    assert_eq!((script.info(id).srtt, script.info(id).flight), (srtt, 0));
+}
+
+/// RFC9260-7.2.4-6.
+#[test]
+fn what_a_sack_acknowledges_counts_before_what_it_reports_missing() {
+    let (mut script, id) = Script::established(Config {
+        max_burst: 100,
+        ..Config::default()
+    });
+    for _ in 0..200 {
+        script.post(id, FULL);
+    }
+    let mut acknowledged = 0;
+    while script.info(id).cwnd < 12 * (FULL + 16) {
+        acknowledged += numbers(&mut script).len() as u32;
+        script.sack(acknowledged, WINDOW, &[]);
+    }
+    let report = |script: &mut Script, advance, start, end| {
+        script.sent();
+        let before = script.info(id).cwnd;
+        let block = GapBlock { start, end }.bytes();
+        script.sack(acknowledged + advance, WINDOW, &[block]);
+        before
+    };
+    report(&mut script, 0, 3, 3);
+    report(&mut script, 0, 3, 4);
+    // The third report of the second chunk acknowledges the first one.
+    let before = report(&mut script, 1, 2, 4);
+    let after = script.info(id);
+    let half = (before + FULL + 16) / 2;
+    assert_eq!((after.cwnd, after.ssthresh), (half, half));
+}
+
+/// RFC9260-10-7.
+#[test]
+fn an_icmp_error_about_no_association_is_ignored() {
+    let (mut script, id) = Script::established(Config::default());
+    let mut ends = ends();
+    ends.remote.set_port(1);
+    let quote = IcmpQuote {
+        ends,
+        tag: PEERS_TAG,
+        init_tag: None,
+    };
+    for error in [IcmpError::NoProtocol, IcmpError::PacketTooBig { mtu: 600 }] {
+        assert!(!script.stack.icmp(script.now, &quote, error));
+    }
+    script.no_event();
+    assert_eq!(script.state(id), State::Established);
+}

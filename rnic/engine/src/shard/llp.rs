@@ -123,10 +123,11 @@ impl<P: Port> Datapath<P> {
     }
 
     /// The path takes packets of at most so many bytes.
-    pub fn limit_mtu(&mut self, id: ConnId, mtu: u32) {
+    pub fn path_moved(&mut self, id: ConnId, mtu: u32) {
         match self.sctp.sessions.get(id) {
             Some(session) => {
                 let assoc = session.assoc;
+                self.sctp.stack.path_moved(self.now, assoc);
                 self.sctp.stack.limit_mtu(self.now, assoc, mtu as usize);
             }
             None => drop(self.stack.link_mtu(id, self.now, mtu)),

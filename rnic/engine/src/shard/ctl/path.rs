@@ -60,7 +60,7 @@ impl Ctl {
             };
             conn.path = path;
             dp.counters.path_moves += 1;
-            dp.limit_mtu(id, path.mtu);
+            dp.path_moved(id, path.mtu);
         }
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);
