@@ -5,6 +5,7 @@ pub mod congestion;
 pub(crate) mod mtu;
 pub mod rto;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use userspace_net::Instant;

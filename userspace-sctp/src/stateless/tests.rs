@@ -7,7 +7,7 @@ use super::{
     ANSWER_MAX, Answer, InitRefusal, Listening, Offer, Silence, answer_init, answer_stranger,
 };
 use crate::cause::{self, Cause, Causes};
-use crate::chunk::{Chunk, Data, Init, InitError};
+use crate::chunk::{Chunk, Data, Init, InitError, Sack};
 use crate::cookie::{Secret, Tags};
 use crate::packet::{Header, Packet, Writer, verify};
 use crate::parameter::{self, ADAPTATION_DDP, Parameter, Parameters};
@@ -288,6 +288,7 @@ fn what_comes_out_of_the_blue_is_answered_by_the_rules() {
         error,
         Chunk::Heartbeat(b"beat"),
         Chunk::Shutdown { cumulative: Tsn(1) },
+        Chunk::Sack(Sack::new(Tsn(1), 1500, &[], &[])),
     ] {
         let bytes = stranger(&[chunk]).unwrap();
         let (tag, chunk) = only(&bytes);

@@ -205,3 +205,21 @@ fn an_association_at_its_end_is_not_restarted() {
     assert_eq!(causes.iter().next(), Some(Cause::CookieInShutdown));
     assert_eq!(script.state(id), State::ShutdownAckSent);
 }
+
+/// RFC9260-5.2.1-7 to RFC9260-5.2.1-9: the same while the association is asked for.
+#[test]
+fn an_init_that_would_add_an_address_leaves_a_set_up_as_it_is() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    script.init_ack();
+    let stranger: SocketAddr = "198.18.0.9:5001".parse().unwrap();
+    let named = parameters(&[Parameter::Address(remote().ip())]);
+    script.peer_with(0, stranger, &[Chunk::Init(init(&named))]);
+    let sent = script.one();
+    let added = parameters(&[Parameter::Address(stranger.ip())]);
+    let cause = Cause::RestartWithNewAddresses(&added);
+    assert_eq!((sent.abort(), sent.to), ((false, Some(cause)), stranger));
+    assert_eq!(script.state(id), State::CookieEchoed);
+    script.peer(&[Chunk::CookieAck]);
+    assert!(matches!(script.event(), Event::Established(_)));
+}

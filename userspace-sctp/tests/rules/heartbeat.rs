@@ -108,3 +108,39 @@ fn none_is_sent_while_data_probes_the_path_or_after_a_shutdown() {
     let is_shutdown = |chunk: &Chunk<'_>| matches!(chunk, Chunk::Shutdown { .. });
     assert!(sent.iter().all(|sent| is_shutdown(&sent.only())));
 }
+
+/// RFC9260-8.3-14: an unanswered one doubles the timeout.
+#[test]
+fn a_heartbeat_that_is_not_answered_doubles_the_timeout() {
+    let (mut script, id) = Script::established(Config::default());
+    for expected in [1, 2, 4, 8] {
+        assert_eq!(script.info(id).rto, Duration::from_secs(expected));
+        heartbeat(&mut script);
+        let sent = script.now;
+        while script.info(id).rto == Duration::from_secs(expected) {
+            script.wait();
+        }
+        assert_eq!(
+            script.now.saturating_duration_since(sent),
+            Duration::from_secs(expected)
+        );
+    }
+}
+
+/// RFC9260-8.3-10, RFC9260-8.3-11.
+#[test]
+fn a_path_that_was_down_is_up_with_the_answer_to_a_heartbeat() {
+    let (mut script, id) = Script::established(Config::default());
+    while script.info(id).errors < 6 {
+        heartbeat(&mut script);
+        let errors = script.info(id).errors;
+        while script.info(id).errors == errors {
+            script.wait();
+        }
+    }
+    assert_eq!(script.event(), Event::PathDown);
+    let info = heartbeat(&mut script);
+    script.peer(&[Chunk::HeartbeatAck(&info)]);
+    assert_eq!(script.event(), Event::PathUp);
+    assert_eq!(script.info(id).errors, 0);
+}

@@ -11,3 +11,4 @@ mod script;
 mod sending;
 mod strangers;
 mod udp;
+mod wire;

@@ -182,6 +182,24 @@ impl Script {
         );
     }
 
+    /// A packet of the peer with these bytes behind its header.
+    pub fn peer_bytes(&mut self, chunks: &[u8]) {
+        let (from, to) = (remote().port(), local().port());
+        let mut bytes = [from.to_be_bytes(), to.to_be_bytes()].concat();
+        bytes.extend(self.tag.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(chunks);
+        let checksum = rnic_crc::append(0, &bytes);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        let (now, shown) = (self.now, &mut self.shown);
+        let ends = ends();
+        let (local, remote) = (ends.local.ip(), ends.remote.ip());
+        self.stack
+            .receive(now, local, remote, &bytes, |_, message| {
+                shown.push(message.payload[0]);
+            });
+    }
+
     /// The peer's SACK for the first `count` of our chunks.
     pub fn sack(&mut self, count: u32, window: u32, blocks: &[[u8; 4]]) {
         let cumulative = self.tsn.plus(count).previous();

@@ -160,3 +160,27 @@ fn an_incoming_association_is_told_before_what_happens_to_it() {
     let sent = script.one();
     assert_eq!(sent.chunks()[0], Chunk::CookieAck, "RFC9260-5.1.5-8");
 }
+
+/// RFC9260-8.4-1.
+#[test]
+fn packets_of_addresses_that_are_not_unicast_get_no_answer() {
+    let bytes = {
+        let mut script = Script::new(Config::default());
+        script.stack.connect(script.now, ends()).unwrap();
+        // An INIT to the peer's port.
+        script.one().bytes
+    };
+    let own = remote().ip();
+    for (to, from, answers) in [
+        (own, local().ip(), 1),
+        ("224.0.0.1".parse().unwrap(), local().ip(), 0),
+        ("255.255.255.255".parse().unwrap(), local().ip(), 0),
+        (own, "239.1.2.3".parse().unwrap(), 0),
+        (own, "0.0.0.0".parse().unwrap(), 0),
+    ] {
+        let mut script = Script::new(Config::default());
+        let now = script.now;
+        script.stack.receive(now, to, from, &bytes, |_, _| ());
+        assert_eq!(script.sent().len(), answers, "{from} to {to}");
+    }
+}
