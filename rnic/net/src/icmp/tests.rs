@@ -157,6 +157,66 @@ fn hard_and_soft_errors_are_told_apart() {
     }
 }
 
+/// An SCTP packet of ours in an IPv4 packet: tag, and a chunk of a type with the number 9 in it.
+fn sctp_v4(kind: u8) -> Vec<u8> {
+    let mut packet = sent_v4();
+    packet[9] = 132;
+    packet[24..28].copy_from_slice(&0xaabb_ccdd_u32.to_be_bytes());
+    packet[32..40].copy_from_slice(&[kind, 0, 0, 20, 0, 0, 0, 9]);
+    packet
+}
+
+fn sctp_v6(kind: u8) -> Vec<u8> {
+    let mut packet = sent_v6();
+    packet[6] = 132;
+    packet[44..48].copy_from_slice(&0xaabb_ccdd_u32.to_be_bytes());
+    packet[52..60].copy_from_slice(&[kind, 0, 0, 20, 0, 0, 0, 9]);
+    packet
+}
+
+/// RFC9260-10-4, RFC9260-10-6, RFC9260-10-8, RFC9260-10-10.
+#[test]
+fn an_error_about_an_sctp_packet_has_its_tag_and_whether_the_host_knows_no_sctp() {
+    let quoted = |report: Option<IcmpReport>| report.map(|report| report.quoted);
+    let expected = |init_tag, no_protocol| {
+        Some(Quoted::Packet {
+            tag: 0xaabb_ccdd,
+            init_tag,
+            no_protocol,
+        })
+    };
+    let unreachable = Icmpv4Type::DestinationUnreachable;
+    for (kind, no_protocol) in [
+        (unreachable(DestUnreachableHeader::Protocol), true),
+        (unreachable(DestUnreachableHeader::Port), false),
+        (unreachable(DestUnreachableHeader::Host), false),
+        (too_big_v4(1400), false),
+    ] {
+        let data = parse_icmp(&error_v4(kind.clone(), &sctp_v4(0)));
+        assert_eq!(quoted(data), expected(None, no_protocol), "{kind:?}");
+        let init = parse_icmp(&error_v4(kind.clone(), &sctp_v4(1)));
+        assert_eq!(quoted(init), expected(Some(9), no_protocol), "{kind:?}");
+    }
+    let problem = |code| {
+        let header = icmpv6::ParameterProblemHeader { code, pointer: 6 };
+        Icmpv6Type::ParameterProblem(header)
+    };
+    let unknown = icmpv6::ParameterProblemCode::UnrecognizedNextHeader;
+    let other = icmpv6::ParameterProblemCode::UnrecognizedIpv6Option;
+    let port = Icmpv6Type::DestinationUnreachable(DestUnreachableCode::Port);
+    for (kind, no_protocol) in [
+        (problem(unknown), true),
+        (problem(other), false),
+        (port, false),
+        (Icmpv6Type::PacketTooBig { mtu: 1400 }, false),
+    ] {
+        let data = parse_icmpv6(&error_v6(kind, &sctp_v6(0)));
+        assert_eq!(quoted(data), expected(None, no_protocol), "{kind:?}");
+        let init = parse_icmpv6(&error_v6(kind, &sctp_v6(1)));
+        assert_eq!(quoted(init), expected(Some(9), no_protocol), "{kind:?}");
+    }
+}
+
 #[test]
 fn a_first_fragment_of_ours_has_the_ports_and_a_later_one_has_not() {
     for (offset, ours) in [(0_u8, true), (100, false)] {
