@@ -1,7 +1,9 @@
 //! The numbered requirements: ids and levels, as the committed list has them.
 
 /// The RFCs, in the order of the summary.
-pub const RFCS: [&str; 7] = ["5040", "5041", "5042", "5043", "5044", "6581", "7306"];
+pub const RFCS: [&str; 8] = [
+    "5040", "5041", "5042", "5043", "5044", "6581", "7306", "9260",
+];
 
 const LIST: &str = include_str!("requirements.txt");
 

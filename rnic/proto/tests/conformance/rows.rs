@@ -25,7 +25,7 @@ pub enum State {
     Exception,
     /// Not done yet.
     Open,
-    /// Part of a protocol that is still to be built as a whole.
+    /// Of a part of a protocol that is still to be built.
     Planned,
 }
 
