@@ -236,6 +236,6 @@ impl<'a> Writer<'a> {
 
     /// Bytes written.
     pub fn finish(self) -> usize {
-        self.output.len()
+        self.output.len_of_value()
     }
 }

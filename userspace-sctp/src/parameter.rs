@@ -190,8 +190,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What was written.
+    /// Bytes of what was written, without the padding of the last: that is the chunk's.
     pub fn finish(self) -> usize {
-        self.output.len()
+        self.output.len_of_value()
     }
 }

@@ -93,15 +93,27 @@ pub struct NoRoom {
 pub(crate) struct Output<'a> {
     bytes: &'a mut [u8],
     len: usize,
+    /// Of the last element.
+    padding: usize,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, len: 0 }
+        Self {
+            bytes,
+            len: 0,
+            padding: 0,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Without the padding of the last element: the chunk around it has that as its own, and its length does not
+    /// count it (RFC 9260 section 3.2).
+    pub(crate) const fn len_of_value(&self) -> usize {
+        self.len - self.padding
     }
 
     pub(crate) const fn room(&self) -> usize {
@@ -163,6 +175,9 @@ impl<'a> Output<'a> {
             room: usize::from(u16::MAX),
         })?;
         self.bytes[start + 2..start + HEAD_LEN].copy_from_slice(&field.to_be_bytes());
-        self.put(&[0; 3][..padded(len) - len])
+        let padding = padded(len) - len;
+        self.put(&[0; 3][..padding])?;
+        self.padding = padding;
+        Ok(())
     }
 }

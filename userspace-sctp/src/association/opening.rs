@@ -197,7 +197,7 @@ impl<B> Association<B> {
         }
         // Reports that don't fit beside the cookie would have to wait for the COOKIE ACK (section 3.2.2).
         let cookie_len = HEAD_LEN + padded(answer.cookie.len());
-        if HEADER_LEN + cookie_len + self.pending.answers().len() > self.path.packet_max {
+        if HEADER_LEN + cookie_len + self.pending.answers().len() > self.path.packet_max() {
             self.pending.answered();
         }
         if self.opening.unanswered == 0 {

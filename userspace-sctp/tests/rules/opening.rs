@@ -578,3 +578,18 @@ fn no_window_below_the_least_is_offered() {
     // RFC9260-3.3.3-11: no more than the peer takes.
     assert_eq!((ack.outbound_streams, ack.inbound_streams), (5, 16));
 }
+
+/// RFC 9260 section 3.2: the length of a chunk has the padding of its parameters, but not of the last.
+#[test]
+fn the_padding_of_the_last_parameter_is_the_chunks() {
+    let mut script = Script::new(Config::default());
+    script
+        .stack
+        .connect(script.now, crate::script::ends())
+        .unwrap();
+    let sent = script.one();
+    // Header, chunk and address types, with one type of two bytes and two of padding.
+    assert_eq!(sent.bytes.len(), 12 + 20 + 8);
+    assert_eq!(sent.bytes[14..16], [0, 20 + 6]);
+    assert_eq!(sent.bytes[32..], [0, 12, 0, 6, 0, 5, 0, 0]);
+}

@@ -191,11 +191,11 @@ impl Script {
         bytes.extend(chunks);
         let checksum = rnic_crc::append(0, &bytes);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        let (now, shown) = (self.now, &mut self.shown);
+        let (now, udp, shown) = (self.now, self.udp, &mut self.shown);
         let ends = ends();
         let (local, remote) = (ends.local.ip(), ends.remote.ip());
         self.stack
-            .receive(now, local, remote, &bytes, |_, message| {
+            .receive(now, local, remote, udp, &bytes, |_, message| {
                 shown.push(message.payload[0]);
             });
     }

@@ -180,7 +180,7 @@ fn packets_of_addresses_that_are_not_unicast_get_no_answer() {
     ] {
         let mut script = Script::new(Config::default());
         let now = script.now;
-        script.stack.receive(now, to, from, &bytes, |_, _| ());
+        script.stack.receive(now, to, from, None, &bytes, |_, _| ());
         assert_eq!(script.sent().len(), answers, "{from} to {to}");
     }
 }
