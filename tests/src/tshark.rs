@@ -2,11 +2,19 @@
 //!
 //! tshark reports a bad MPA CRC only in the text of the CRC's line, never as an expert item, so
 //! its PDML (one element a line) is read. Two things of tshark must be kept off: its guess that a
-//! Send is RPC over RDMA, and port 4420, which it takes for NVMe.
+//! Send is RPC over RDMA, and port 4420, which it takes for NVMe. Of DDP over SCTP it knows DDP; the chunks
+//! and session control messages of RFC 5043 are shown by a script in Lua.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+
+/// The dissector of RFC 5043.
+const SCRIPT: &str = concat!(
+    "lua_script:",
+    env!("CARGO_MANIFEST_DIR"),
+    "/interop/sctp/ddp_sctp.lua"
+);
 
 /// Everything that a capture holds, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +33,15 @@ pub struct Dissection {
     pub good_crcs: u64,
     /// FPDUs whose CRC32C tshark found wrong.
     pub bad_crcs: u64,
-    /// TCP checksums found right.
+    /// Frames with SCTP.
+    pub sctp: u64,
+    /// SCTP's chunks by their type, under tshark's names: `DATA`, `INIT_ACK`...
+    pub chunks: BTreeMap<String, u64>,
+    /// Session control messages by function: `Initiate`, `Enhanced Accept`...
+    pub session_control: BTreeMap<String, u64>,
+    /// DDP Segment Chunks.
+    pub segment_chunks: u64,
+    /// TCP and SCTP checksums found right.
     pub good_checksums: u64,
     /// DDP segments by RDMAP opcode, under tshark's names: `Send`, `Write`, `Read Request`...
     pub opcodes: BTreeMap<String, u64>,
@@ -41,6 +57,7 @@ impl Dissection {
     pub fn of(capture: &Path) -> Self {
         let output = Command::new("tshark")
             .args(["--disable-protocol", "rpcordma", "-T", "pdml"])
+            .args(["-X", SCRIPT, "-o", "sctp.checksum:crc-32c"])
             .args([
                 "-o",
                 "tcp.check_checksum:TRUE",
@@ -82,7 +99,13 @@ impl Dissection {
         }
         match name {
             "tcp" => self.tcp += u64::from(line.starts_with("<proto ")),
-            "tcp.checksum.status" => self.good_checksums += u64::from(shown.ends_with("Good")),
+            "sctp" => self.sctp += u64::from(line.starts_with("<proto ")),
+            "sctp.chunk_type" => count(&mut self.chunks, shown),
+            "ddp_sctp.function" => count(&mut self.session_control, shown),
+            "ddp_sctp.segment" => self.segment_chunks += 1,
+            "tcp.checksum.status" | "sctp.checksum.status" => {
+                self.good_checksums += u64::from(shown.ends_with("Good"))
+            }
             "iwarp_mpa.req" => self.requests += 1,
             "iwarp_mpa.rep" => self.replies += 1,
             "iwarp_mpa.fpdu" => self.fpdus += 1,
@@ -96,12 +119,8 @@ impl Dissection {
                 self.crc_positions
                     .push((self.frames, position.unwrap_or(0)));
             }
-            "iwarp_rdma.opcode" => {
-                let opcode = shown.split("OpCode: ").nth(1).unwrap_or(shown);
-                let opcode = opcode.split(" (").next().unwrap_or(opcode);
-                *self.opcodes.entry(opcode.to_owned()).or_default() += 1;
-            }
-            "_ws.malformed" => self.errors.push((self.frames, shown.to_owned())),
+            "iwarp_rdma.opcode" => count(&mut self.opcodes, shown),
+            "_ws.malformed" | "_ws.lua.error" => self.errors.push((self.frames, shown.to_owned())),
             "_ws.expert.message" => shown.clone_into(message),
             "_ws.expert.severity" if shown.ends_with("Error") => {
                 self.errors.push((self.frames, message.clone()));
@@ -109,6 +128,16 @@ impl Dissection {
             _ => {}
         }
     }
+}
+
+/// Counts the name in what tshark shows of a field: `... OpCode: Send (3)`.
+fn count(all: &mut BTreeMap<String, u64>, shown: &str) {
+    let name = shown.split(": ").nth(1).unwrap_or(shown);
+    let name = match name.rsplit_once(" (") {
+        Some((name, _)) => name,
+        None => name,
+    };
+    *all.entry(name.to_owned()).or_default() += 1;
 }
 
 /// All values of a field, of each FPDU that has it, in their order in the capture.

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, Listener,
-    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteMemory, Sge, WorkCompletion,
-    WorkRequest,
+    Access, CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, ListenOptions,
+    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteMemory, Sge,
+    WorkCompletion, WorkRequest,
 };
 
 use crate::daemon::Daemon;
@@ -155,7 +155,25 @@ impl Endpoint {
 /// Connects `a` to `b`, where `b` listens at an address.
 #[track_caller]
 pub fn connect(a: &Endpoint, b: &Endpoint, at: SocketAddr) {
-    let listener = Listener::bind(&b.context, at, 4).expect("a free address");
+    connect_with(
+        a,
+        b,
+        at,
+        ListenOptions::default(),
+        ConnectOptions::default(),
+    );
+}
+
+/// The same with options of both.
+#[track_caller]
+pub fn connect_with(
+    a: &Endpoint,
+    b: &Endpoint,
+    at: SocketAddr,
+    listen: ListenOptions,
+    connect: ConnectOptions,
+) {
+    let listener = Listener::bind_with(&b.context, at, listen).expect("a free address");
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
             let request = listener
@@ -163,8 +181,7 @@ pub fn connect(a: &Endpoint, b: &Endpoint, at: SocketAddr) {
                 .expect("a connection request");
             request.accept(&b.qp, &[], LIMIT).expect("RDMA mode");
         });
-        a.qp.connect(at, ConnectOptions::default())
-            .expect("RDMA mode");
+        a.qp.connect(at, connect).expect("RDMA mode");
         accepted
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
