@@ -1,0 +1,150 @@
+//! Linux's SCTP in the virtual machine of the interop tests: ours without DDP against its sockets, and an RNIC against
+//! the peer in C over them.
+
+use rnic::{Context, ListenOptions, Listener, Transport};
+use rnic_tests::cases::Cases;
+use rnic_tests::interop::Interop;
+use rnic_tests::lab::Family;
+use rnic_tests::peer::Job;
+use rnic_tests::{binary, usrsctp, wait};
+
+use super::{LIMIT, PORT, side};
+
+/// Messages each way, and the longest: one chunk of ours, up to three fragments of the kernel's.
+const MESSAGES: &str = "1500";
+const OURS_MAX: &str = "1432";
+const THEIRS_MAX: &str = "4000";
+
+struct Stand {
+    interop: Interop,
+    context: Context,
+}
+
+impl Stand {
+    fn new() -> Self {
+        let interop = Interop::new("sctp-kernel");
+        for program in ["ddp-sctp-peer-kernel", "sctp-messages-kernel"] {
+            let to = interop.peer.share().join(program);
+            std::fs::copy(usrsctp::program(program), to).expect("the directory is ours");
+        }
+        let _ = interop.peer.run("modprobe sctp").success();
+        let context = Context::open(interop.daemon.socket()).expect("the daemon serves");
+        Self { interop, context }
+    }
+
+    fn ours(&self, family: Family) -> String {
+        self.interop.host.address(family, 0).ip().to_string()
+    }
+
+    fn theirs(&self, family: Family) -> String {
+        self.interop.peer.address(family, 0).ip().to_string()
+    }
+
+    fn listening(&self, line: &str) -> Job {
+        let job = self.interop.peer.start(line);
+        wait::until("the peer listens", LIMIT, || {
+            job.stdout().contains("event=listening").then_some(())
+        });
+        job
+    }
+
+    /// Both send messages; one ends by SHUTDOWN or ABORT.
+    fn messages(&self, family: Family, we_connect: bool, we_end: bool, end: &str) {
+        let (ours, theirs) = (self.ours(family), self.theirs(family));
+        let role = |connects: bool| if connects { "connect" } else { "listen" };
+        let ends = |ends: bool| if ends { end } else { "wait" };
+        let line = format!(
+            "/host/sctp-messages-kernel {} {theirs} {ours} {MESSAGES} {THEIRS_MAX} {OURS_MAX} {}",
+            role(!we_connect),
+            ends(!we_end)
+        );
+        let namespace = &self.interop.host.namespace;
+        let command = namespace.command(binary::example("raw_messages"));
+        let command = command.args([role(we_connect), &ours, &theirs]).args([
+            MESSAGES,
+            OURS_MAX,
+            THEIRS_MAX,
+            ends(we_end),
+        ]);
+        let (mut ours, theirs) = if we_connect {
+            let theirs = self.listening(&line);
+            (command.spawn(), theirs)
+        } else {
+            let mut ours = command.spawn();
+            let says = ours.says("event=listening", LIMIT);
+            says.unwrap_or_else(|error| panic!("{error}"));
+            (ours, self.interop.peer.start(&line))
+        };
+        let said = ours.says("event=result", LIMIT);
+        said.unwrap_or_else(|error| panic!("{error}; the kernel: {}", theirs.stdout()));
+        // Ours still answers: the last packet may be lost.
+        let theirs = theirs.finish(LIMIT).success().stdout;
+        let output = ours.stdout();
+        ours.kill();
+        let how = |ends: bool| match end {
+            "abort" if ends => "aborts",
+            "abort" => "aborted",
+            other => other,
+        };
+        for (output, ends) in [(&output, we_end), (&theirs, !we_end)] {
+            let how = how(ends);
+            let expected = format!("event=result received={MESSAGES} adaptation=1 how={how}");
+            assert!(output.contains(&expected), "{expected}: {output}");
+        }
+    }
+
+    fn we_begin(&self, family: Family, port: u16, revision: u8) {
+        let at = self.interop.peer.address(family, port);
+        side::where_we_begin(&self.context, at, revision, |words| {
+            self.listening(&format!(
+                "/host/ddp-sctp-peer-kernel listen --local {} --port {port} {}",
+                at.ip(),
+                words.join(" ")
+            ))
+        });
+    }
+
+    fn the_peer_begins(&self, family: Family, port: u16, enhanced: bool) {
+        let at = self.interop.host.address(family, port);
+        let options = ListenOptions::default().transport(Transport::Sctp);
+        let listener = Listener::bind_with(&self.context, at, options);
+        let listener = listener.expect("nobody listens there");
+        side::where_the_peer_begins(&self.context, &listener, enhanced, |words| {
+            self.interop.peer.start(&format!(
+                "/host/ddp-sctp-peer-kernel connect --local {} --remote {} --port {port} {}",
+                self.theirs(family),
+                at.ip(),
+                words.join(" ")
+            ))
+        });
+    }
+}
+
+#[test]
+fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
+    let stand = Stand::new();
+    let mut cases = Cases::new("Linux's SCTP");
+    for family in Family::ALL {
+        for (we_connect, we_end, end) in [
+            (true, true, "shutdown"),
+            (false, true, "abort"),
+            (true, false, "abort"),
+            (false, false, "shutdown"),
+        ] {
+            let who = |we: bool| if we { "we" } else { "the kernel" };
+            let (connects, ends) = (who(we_connect), who(we_end));
+            let name = format!("messages, {family:?}, INIT by {connects}, {end} by {ends}");
+            cases.run(name, || stand.messages(family, we_connect, we_end, end));
+        }
+    }
+    for (family, number) in [(Family::V4, 0), (Family::V6, 1)] {
+        let port = PORT + 10 + 2 * u16::from(number);
+        cases.run(format!("DDP, {family:?}, we begin"), || {
+            stand.we_begin(family, port, 2 - number);
+        });
+        cases.run(format!("DDP, {family:?}, the kernel begins"), || {
+            stand.the_peer_begins(family, port + 1, number == 0);
+        });
+    }
+    cases.finish();
+}

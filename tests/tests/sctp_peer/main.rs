@@ -1,0 +1,217 @@
+//! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132: nothing of the peer is ours but its
+//! reading of the RFCs. All operations go both ways, and what the peer does wrong on purpose is answered as the RFCs say.
+
+mod kernel;
+mod side;
+
+use std::time::Duration;
+
+use rnic::{
+    ConnectOptions, Context, DisconnectReason, Error, ListenOptions, Listener, MpaOptions,
+    Transport,
+};
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Command, Family, Host, Lab, LinkOptions, Process};
+use rnic_tests::{usrsctp, wait};
+
+use side::Side;
+
+const PORT: u16 = 4791;
+const LIMIT: Duration = Duration::from_secs(60);
+/// An RNIC on one host, the peer's program on the other.
+struct TestBed {
+    daemon: Daemon,
+    ours: Host,
+    theirs: Host,
+    _lab: Lab,
+}
+
+impl TestBed {
+    fn new(name: &str) -> Self {
+        let mut lab = Lab::new(name);
+        let (ours, theirs) = lab.pair(&LinkOptions::default());
+        let daemon = Daemon::start(&lab, &ours, &DaemonOptions::default());
+        Self {
+            daemon,
+            ours,
+            theirs,
+            _lab: lab,
+        }
+    }
+
+    /// The peer as `listen` or `connect`.
+    fn peer(&self, role: &str, family: Family, words: &[String]) -> Command {
+        let address = |host: &Host| host.address(family, 0).ip().to_string();
+        let port = PORT.to_string();
+        let program = usrsctp::program("ddp-sctp-peer");
+        let command = self.theirs.namespace.command(program).label("peer");
+        let command = command.args([role, "--local", &address(&self.theirs), "--port", &port]);
+        match role {
+            "connect" => command.args(["--remote", &address(&self.ours)]),
+            _ => command,
+        }
+        .args(words)
+    }
+
+    /// It listens.
+    fn listening(&self, family: Family, words: &[String]) -> Process {
+        let process = self.peer("listen", family, words).spawn();
+        wait::until("the peer listens", LIMIT, || {
+            process.stdout().contains("event=listening").then_some(())
+        });
+        process
+    }
+
+    fn listener(&self, context: &Context, family: Family) -> Listener {
+        let at = self.ours.address(family, PORT);
+        let options = ListenOptions::default().transport(Transport::Sctp);
+        Listener::bind_with(context, at, options).expect("nobody listens there")
+    }
+}
+
+fn options(revision: u8) -> ConnectOptions {
+    let mpa = MpaOptions {
+        revision,
+        ..MpaOptions::default()
+    };
+    ConnectOptions::default()
+        .transport(Transport::Sctp)
+        .mpa(mpa)
+        .private_data(*b"hello")
+        .timeout(LIMIT)
+}
+
+#[test]
+fn all_operations_go_both_ways_where_we_begin() {
+    let bed = TestBed::new("sctp-peer-active");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    for (family, revision) in [(Family::V4, 2), (Family::V6, 1)] {
+        let at = bed.theirs.address(family, PORT);
+        side::where_we_begin(&context, at, revision, |words| bed.listening(family, words));
+    }
+}
+
+#[test]
+fn all_operations_go_both_ways_where_the_peer_begins() {
+    let bed = TestBed::new("sctp-peer-passive");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    for (family, enhanced) in [(Family::V4, true), (Family::V6, false)] {
+        let listener = bed.listener(&context, family);
+        side::where_the_peer_begins(&context, &listener, enhanced, |words| {
+            bed.peer("connect", family, words).spawn()
+        });
+    }
+}
+
+#[test]
+fn a_rejection_is_heard_either_way() {
+    let bed = TestBed::new("sctp-peer-reject");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let side = Side::new(&context, None);
+    let words = ["--reject", "--private", "6e6f"].map(str::to_owned);
+    let peer = bed.listening(Family::V4, &words);
+    let at = bed.theirs.address(Family::V4, PORT);
+    let rejected = side.qp.connect(at, options(2)).expect_err("it is rejected");
+    let heard = matches!(&rejected, Error::Rejected { private_data, .. } if private_data == b"no");
+    assert!(heard, "{rejected:?}");
+    let output = peer.finish(LIMIT).success().stdout;
+    assert!(output.contains("how=rejected"), "{output}");
+
+    let listener = bed.listener(&context, Family::V4);
+    let peer = bed.peer("connect", Family::V4, &["--enhanced".to_owned()]);
+    let peer = peer.spawn();
+    let request = listener.accept_request(LIMIT).expect("it asks");
+    request.reject(b"not now").expect("it waits");
+    let output = peer.finish(LIMIT).success().stdout;
+    assert!(output.contains("how=rejected"), "{output}");
+    assert!(output.contains("6e6f74206e6f77"), "{output}");
+}
+
+/// What the peer does wrong on purpose, by its number (`tests/interop/sctp/README.md`).
+const BEFORE_THE_SESSION: [u32; 9] = [1, 2, 4, 5, 6, 7, 8, 9, 10];
+const WITHIN_IT: [u32; 11] = [11, 12, 13, 16, 17, 19, 20, 21, 22, 23, 24];
+const AS_THE_ANSWER: [u32; 4] = [50, 51, 53, 54];
+/// With the Terminate that answers it: layer, error type, error code.
+const TERMINATED: [(u32, u16); 18] = [
+    (27, 0x1100),
+    (28, 0x1101),
+    (29, 0x1103),
+    (30, 0x1104),
+    (31, 0x1206),
+    (32, 0x0205),
+    (33, 0x0206),
+    (34, 0x1201),
+    (35, 0x1203),
+    (36, 0x1204),
+    (37, 0x1205),
+    (39, 0x0100),
+    (40, 0x0101),
+    (44, 0x0206),
+    (46, 0x0109),
+    (47, 0x0206),
+    (48, 0x0206),
+    (49, 0x0206),
+];
+
+fn wrong(number: u32) -> Vec<String> {
+    ["--wrong".to_owned(), number.to_string()].into()
+}
+
+/// A session that the peer listens for, and what ended it.
+fn ends_by(bed: &TestBed, context: &Context, number: u32) -> Error {
+    let side = Side::new(context, Some(1000));
+    let mut words: Vec<String> = side.words().into();
+    words.extend(wrong(number));
+    let mut peer = bed.listening(Family::V4, &words);
+    let at = bed.theirs.address(Family::V4, PORT);
+    let ended = match side.qp.connect(at, options(1)) {
+        Ok(_) => side.qp.wait_disconnected(LIMIT),
+        Err(error) => Err(error),
+    };
+    let ended = ended.map_err(Some).err().flatten();
+    // Its patience is longer than ours.
+    peer.kill();
+    ended.unwrap_or_else(|| panic!("{number}: no error"))
+}
+
+#[test]
+fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
+    let mut bed = TestBed::new("sctp-peer-wrong");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    for number in WITHIN_IT.into_iter().chain(AS_THE_ANSWER) {
+        let error = ends_by(&bed, &context, number);
+        let (Error::Disconnected { reason, message } | Error::ConnectFailed { reason, message }) =
+            &error
+        else {
+            panic!("{number}: {error:?}");
+        };
+        assert_eq!(*reason, DisconnectReason::NotMpa, "{number}: {message}");
+    }
+    let listener = bed.listener(&context, Family::V4);
+    for number in BEFORE_THE_SESSION {
+        let mut peer = bed.peer("connect", Family::V4, &wrong(number)).spawn();
+        wait::until("the association is over", LIMIT, || {
+            let all = bed.daemon.counter("passive_opens");
+            (all > 0 && bed.daemon.live_connections() == 0).then_some(())
+        });
+        peer.kill();
+        let asked = listener.accept_request(Duration::ZERO);
+        assert!(matches!(asked, Err(Error::Timeout { .. })), "{number}");
+    }
+    bed.daemon.assert_alive();
+}
+
+#[test]
+fn what_ddp_and_rdmap_refuse_is_answered_by_the_right_terminate() {
+    let mut bed = TestBed::new("sctp-peer-terminates");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    for (number, control) in TERMINATED {
+        let error = ends_by(&bed, &context, number);
+        let Error::Disconnected { reason, message } = &error else {
+            panic!("{number}: {error:?}");
+        };
+        let expected = DisconnectReason::TerminateSent { control };
+        assert_eq!(*reason, expected, "{number}: {message}");
+    }
+    bed.daemon.assert_alive();
+}
