@@ -53,6 +53,22 @@ fn when_both_ask_one_association_comes_of_it() {
     }
 }
 
+/// RFC9260-5.2.4-8: action B of an association that is established.
+#[test]
+fn a_cookie_of_both_asking_that_is_late_brings_the_peers_tag() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    let (_, cookie) = ask(&mut script, OTHER_TAG);
+    script.init_ack();
+    script.peer(&[Chunk::CookieAck]);
+    assert!(matches!(script.event(), Event::Established(_)));
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    let sent = script.one();
+    assert_eq!((sent.only(), sent.tag()), (Chunk::CookieAck, OTHER_TAG));
+    script.no_event();
+    assert_eq!(script.state(id), State::Established);
+}
+
 /// Table 12, row M M A A: action D (RFC9260-5.2.4-11, RFC9260-5.2.4-12).
 #[test]
 fn a_cookie_that_comes_again_is_acknowledged_again_even_if_it_is_late() {

@@ -1,12 +1,19 @@
 //! DDP over SCTP: the same work over the second lower layer, and what its sessions have of their own.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::{Command, CommandError, ShardEvent};
+use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState, Transport};
 use rnic_ipc::id::{ConnRequestId, QpNum};
 use rnic_ipc::work::WrOpcode;
+use rnic_net::{IcmpReport, Quoted};
+use userspace_net::FourTuple;
+use userspace_tcp::IcmpError;
 
+use crate::hostile::Tape;
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
 use crate::random::seeds;
@@ -265,6 +272,50 @@ fn a_request_outlives_an_accept_by_a_queue_pair_that_is_not_idle() {
             assert!(is_answered, "{transport:?}: {:?}", world.a.events);
         }
     }
+}
+
+/// RFC9260-10-2 to RFC9260-10-5, RFC9260-10-10.
+#[test]
+fn of_unreachables_only_a_host_without_sctp_ends_an_association() {
+    let mut world = world(1, Impairment::NONE);
+    let (qp_a, _) = world.connect();
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let capture = Command::AddCapture {
+        number: 0,
+        filter: Filter::default(),
+        sink: Box::new(Tape(Arc::clone(&frames))),
+    };
+    world.a.shard.execute(capture, world.now).unwrap();
+    let remote = world.b.stag;
+    let opcode = WrOpcode::Write;
+    world.a.post_work(qp_a, opcode, 1, 0, (remote, 0), 64);
+    world.a.shard.poll(world.now);
+    let (_, sent) = frames.lock().unwrap().pop().expect("a packet is under way");
+    // Behind the headers of Ethernet and IPv4: ports and tag.
+    let port = u16::from_be_bytes([sent[34], sent[35]]);
+    let tag = u32::from_be_bytes([sent[38], sent[39], sent[40], sent[41]]);
+    let own = SocketAddr::new(world.a.address.ip(), port);
+    let report = |hard, no_protocol| IcmpReport {
+        tuple: FourTuple::new(own, world.b.address),
+        quoted: Quoted::Packet {
+            tag,
+            init_tag: None,
+            no_protocol,
+        },
+        error: IcmpError::Unreachable { hard },
+    };
+    let reports = vec![report(false, false), report(true, false)];
+    let gone = vec![report(true, true)];
+    let now = world.now;
+    let shard = &mut world.a.shard;
+    shard.execute(Command::IcmpErrors { reports }, now).unwrap();
+    assert_eq!(world.a.counter("icmp_ignored"), 2);
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.a.disconnected(qp_a), None);
+    let command = Command::IcmpErrors { reports: gone };
+    world.a.shard.execute(command, world.now).unwrap();
+    let ended = world.run_until(PATIENCE, |w| w.a.disconnected(qp_a).is_some());
+    assert!(ended, "{:?}", world.a.events);
 }
 
 /// Many sessions at once, each with its bytes.
