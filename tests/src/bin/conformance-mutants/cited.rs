@@ -16,6 +16,7 @@ const QUICK: &[&str] = &[
     "rnic-proto",
     "rnic-net",
     "userspace-tcp",
+    "userspace-sctp",
     "rnic-ipc",
     "rnic-prm",
     "rnic-engine",
