@@ -142,19 +142,28 @@ impl SctpPeer {
     }
 
     pub fn init(&self) -> Vec<u8> {
-        let mut bytes = [0; 64];
-        let mut writer = parameter::Writer::new(&mut bytes);
-        writer.put(&Parameter::Adaptation(DDP)).unwrap();
-        let len = writer.finish();
-        let init = Init {
+        let parameters = parameters(&[Parameter::Adaptation(DDP)]);
+        self.packet_with(0, &[Chunk::Init(self.offer(&parameters))])
+    }
+
+    /// The answer to the node's INIT.
+    fn init_ack(&self) -> Vec<u8> {
+        let parameters = parameters(&[
+            Parameter::Adaptation(DDP),
+            Parameter::StateCookie(b"a cookie"),
+        ]);
+        self.packet(&[Chunk::InitAck(self.offer(&parameters))])
+    }
+
+    fn offer<'a>(&self, parameters: &'a [u8]) -> Init<'a> {
+        Init {
             tag: self.tag,
             window: self.window,
             outbound_streams: 4,
             inbound_streams: 4,
             initial_tsn: self.tsn,
-            parameters: Parameters::new(&bytes[..len]),
-        };
-        self.packet_with(0, &[Chunk::Init(init)])
+            parameters: Parameters::new(parameters),
+        }
     }
 
     /// The cookie that came last, with chunks behind it.
@@ -218,6 +227,17 @@ impl SctpPeer {
                 Heard::InitAck
             }
             Chunk::CookieAck => Heard::CookieAck,
+            Chunk::Init(init) => {
+                self.nodes_tag = init.tag;
+                self.cumulative = init.initial_tsn.previous();
+                let answer = self.init_ack();
+                self.answering.push(answer);
+                Heard::Other
+            }
+            Chunk::CookieEcho(_) => {
+                self.answer(Chunk::CookieAck);
+                Heard::Other
+            }
             Chunk::Sack(sack) => Heard::Sack {
                 cumulative: sack.cumulative,
                 window: sack.window,
@@ -263,6 +283,15 @@ impl SctpPeer {
             self.cumulative = self.cumulative.next();
         }
     }
+}
+
+fn parameters(all: &[Parameter<'_>]) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    let mut writer = parameter::Writer::new(&mut bytes);
+    all.iter().for_each(|one| writer.put(one).unwrap());
+    let len = writer.finish();
+    bytes.truncate(len);
+    bytes
 }
 
 /// A DATA chunk with a whole message.

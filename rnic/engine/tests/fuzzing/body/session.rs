@@ -1,19 +1,37 @@
 //! A peer over SCTP whose DDP Stream Session is anything: messages that come in any order, twice, or not at all, and
 //! chunks of SCTP's own between them.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_ipc::control::{MarkerUse, MpaOptions, RtrModes};
+use rnic_net::Path;
 use userspace_sctp::Tsn;
 use userspace_sctp::chunk::{Chunk, Sack};
 
 use super::draft::{self, Numbers};
 use super::input::Input;
-use super::sctp_peer::{CONTROL, Heard, SEGMENT, SctpPeer, TERMINATE, control, data, segment};
+use super::sctp_peer::{
+    CONTROL, Heard, INITIATE, SEGMENT, SctpPeer, TERMINATE, control, data, segment,
+};
 use super::work::{Peer, Work};
 
 /// More is not looked at: an input that goes on for ever finds nothing more.
 const STEPS_MAX: usize = 300;
+/// What `choice` says: the node connects; the enhanced forms are used.
+const CONNECTS: u8 = 32;
+const ENHANCED: u8 = 16;
+/// RFC 6581 section 7; the function code of the Accept is the next one, as without the enhanced form.
+const ENHANCED_INITIATE: u16 = 5;
+const PEER: &str = "198.18.0.9:5000";
+/// The node's.
+const PATH: Path = Path {
+    src_mac: [2, 0, 0, 0, 0, 0],
+    dst_mac: [2, 0, 0, 0, 0, 9],
+    vlan: None,
+    mtu: 1500,
+    hop_limit: 64,
+};
 /// Bytes of chunks that a packet has.
 const PACKET: usize = 1400;
 /// Frames that are given at once.
@@ -71,7 +89,11 @@ impl<'a> World<'a> {
     fn new(mut input: Input<'a>) -> Self {
         let choice = input.byte();
         let work = Work::new(choice);
-        let peer = SctpPeer::new("198.18.0.9:5000", 9, work.node.address, 0);
+        let node = match choice & CONNECTS {
+            0 => work.node.address,
+            _ => SocketAddr::new(work.node.address.ip(), 40_000),
+        };
+        let peer = SctpPeer::new(PEER, PATH.dst_mac[5], node, PATH.src_mac[5]);
         Self {
             input,
             alone: choice & 1 != 0,
@@ -89,8 +111,24 @@ impl<'a> World<'a> {
     /// SCTP and the session, with some work posted. Whether there is a session.
     fn connect(&mut self) -> bool {
         let choice = self.choice;
-        self.associate();
-        // What is before the Initiate is wrong, or out of order.
+        let mpa = MpaOptions {
+            revision: if choice & ENHANCED == 0 { 1 } else { 2 },
+            crc: false,
+            markers: MarkerUse::Off,
+            aligned: false,
+            rtr: RtrModes::NONE,
+            ird: 3,
+            ord: 3,
+        };
+        match choice & CONNECTS {
+            0 => self.associate(),
+            _ => {
+                let local = SocketAddr::new(self.work.node.address.ip(), 40_000);
+                self.work.connect(local, PEER.parse().unwrap(), PATH, mpa);
+                self.give(&[]);
+            }
+        }
+        // What is before the session's first chunk is wrong, or out of order.
         if choice & 2 != 0 {
             self.step();
         }
@@ -99,22 +137,13 @@ impl<'a> World<'a> {
             self.step();
         }
         self.present_all();
-        // It waits for the answer.
+        // It waits for the answer, if that is the node's.
         if choice & 8 != 0 {
             for _ in 0..self.input.below(5) {
                 self.append_draft();
             }
             self.present_all();
         }
-        let mpa = MpaOptions {
-            revision: 2,
-            crc: false,
-            markers: MarkerUse::Off,
-            aligned: false,
-            rtr: RtrModes::ALL,
-            ird: 3,
-            ord: 3,
-        };
         let is_there = self.work.accept(mpa);
         self.give(&[]);
         if is_there {
@@ -137,11 +166,13 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The first chunk of the session: the Initiate, or the answer to the node's.
     fn initiate(&mut self) {
-        let mut bytes = match self.choice & 16 {
-            0 => control(0, 1, b"who"),
+        let answers = u16::from(self.choice & CONNECTS != 0);
+        let mut bytes = match self.choice & ENHANCED {
+            0 => control(0, INITIATE + answers, b"who"),
             // Flags and depths (RFC 6581 section 7).
-            _ => control(0, 5, &[0x80, 4, 0x80, 4]),
+            _ => control(0, ENHANCED_INITIATE + answers, &[0, 3, 0, 3]),
         };
         if self.input.one_in(16) {
             let at = self.input.below(bytes.len());

@@ -3,15 +3,17 @@
 //! No byte changes that nobody may change. Each piece of work completes once. The first error is the only one, with at
 //! most one Terminate. After it nothing changes and nothing is sent. In the end every frame is back.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState};
+use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState, Transport};
 use rnic_ipc::id::{CqId, QpNum, SrqId};
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
     Completion, Sge, WC_WITH_INVALIDATE, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode,
 };
+use rnic_net::Path;
 use rnic_proto::Stag;
 use userspace_net::Instant;
 
@@ -84,9 +86,24 @@ impl Work {
         }
     }
 
-    /// Accepts what the peer asks for; whether it has, and the stream is there.
+    /// Asks the peer for a session.
+    pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr, path: Path, mpa: MpaOptions) {
+        let connect = Command::Connect {
+            qp: self.qp,
+            transport: Transport::Sctp,
+            local,
+            remote,
+            path,
+            internal_link: None,
+            mpa,
+            private_data: Vec::new(),
+        };
+        self.node.execute(connect, self.now).unwrap();
+    }
+
+    /// Accepts what the peer asks for, if it does; whether the stream is there.
     pub fn accept(&mut self, mpa: MpaOptions) -> bool {
-        let (mut accepted, mut established) = (false, false);
+        let mut established = false;
         while let Some(event) = self.node.shard.poll_event() {
             let ShardEvent::Client { event, .. } = event else {
                 continue;
@@ -99,11 +116,11 @@ impl Work {
                     private_data: Vec::new(),
                 };
                 // It may be gone again.
-                accepted |= self.node.execute(accept, self.now).is_ok();
+                let _ = self.node.execute(accept, self.now);
             }
             established |= matches!(event, Event::Established { .. });
         }
-        accepted && established
+        established
     }
 
     pub fn post(&mut self, input: &mut Input<'_>) {
