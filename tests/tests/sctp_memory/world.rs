@@ -150,7 +150,7 @@ impl Us {
         let (local, remote) = (self.ends.local.ip(), self.ends.remote.ip());
         let (seen, mut came) = (&mut self.seen, None);
         self.stack
-            .receive(at(now), local, remote, packet, |id, got| {
+            .receive(at(now), local, remote, None, packet, |id, got| {
                 seen.see((got.stream, got.protocol, got.payload));
                 let before = came.map_or(0, |(_, bytes)| bytes);
                 came = Some((id, before + got.payload.len()));
