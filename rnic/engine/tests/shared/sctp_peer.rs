@@ -199,9 +199,11 @@ impl SctpPeer {
         std::mem::take(&mut self.answering)
     }
 
-    /// Takes what the node sent.
+    /// Takes what the node sent; not a fragment of a packet that was posted for a larger MTU.
     pub fn take(&mut self, frame: &[u8]) {
-        let parsed = rnic_net::parse(frame, &PathDefaults::new(1500)).unwrap();
+        let Ok(parsed) = rnic_net::parse(frame, &PathDefaults::new(1500)) else {
+            return;
+        };
         let bytes = &frame[parsed.data];
         verify(bytes).unwrap();
         let packet = Packet::parse(bytes).unwrap();
