@@ -221,12 +221,18 @@ impl Machine {
         };
         let bytes = wire::packet(head, &chunks, &self.base, &more)?;
         let (mut bytes_shown, mut of) = (0, None);
-        self.stack
-            .receive(self.now, at.ip(), remote.ip(), &bytes, |id, message| {
+        self.stack.receive(
+            self.now,
+            at.ip(),
+            remote.ip(),
+            None,
+            &bytes,
+            |id, message| {
                 self.shown += 1;
                 bytes_shown += message.payload.len();
                 of = Some(id);
-            });
+            },
+        );
         if let Some(id) = of {
             self.stack.consumed(self.now, id, bytes_shown);
         }

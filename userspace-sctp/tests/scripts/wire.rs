@@ -295,6 +295,7 @@ pub fn read(bytes: &[u8], base: &mut Base, is_established: bool) -> (u32, Vec<Sa
                 say("T", if reflected { "yes" } else { "no" }.to_owned());
                 "SHUTDOWN_COMPLETE"
             }
+            Chunk::Pad { .. } => "PAD",
             Chunk::CookieEcho(cookie) => {
                 assert_eq!(cookie, COOKIE, "the peer's cookie, as it was");
                 "COOKIE_ECHO"
