@@ -112,15 +112,7 @@ impl QueuePair {
     /// # Errors
     /// As for [`Self::disconnect`], without the timeout.
     pub async fn disconnect_async(&self) -> Result<(), Error> {
-        match self.start_disconnect() {
-            Ok(()) => {}
-            // It may have ended already: how, is in the box by now.
-            Err(Error::Refused(refusal)) => {
-                let ended = self.ended_already();
-                return ended.map_or(Err(Error::Refused(refusal)), judge_end);
-            }
-            Err(error) => return Err(error),
-        }
+        self.ask_for_end()?;
         self.disconnected().await
     }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Request, Response, Transport,
+    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode, Request,
+    Response, Transport,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -435,15 +436,8 @@ impl QueuePair {
     /// close its side; [`Self::abort`] then.
     pub fn disconnect(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
-        match self.request_disconnect(false) {
-            // It may have ended already: how, is on the event socket.
-            Ok(()) => self.wait_ended(deadline),
-            Err(Error::Refused(refusal)) => {
-                let ended = self.ended_already();
-                ended.map_or(Err(Error::Refused(refusal)), judge_end)
-            }
-            Err(error) => Err(error),
-        }
+        self.ask_for_end()?;
+        self.wait_ended(deadline)
     }
 
     /// Starts to end the connection in order; the outcome comes by [`Self::take_event`].
@@ -536,12 +530,15 @@ impl QueuePair {
         judge_end(ended)
     }
 
-    /// How the connection ended, if it did.
-    pub(crate) fn ended_already(&self) -> Option<ConnectionEvent> {
-        let context = self.context();
-        context.drive();
-        let boxes = context.events().boxes();
-        boxes.qps.get(&self.num())?.ended.clone()
+    /// Asks for an end in order. It may have ended already: then how is told, perhaps only after the refusal.
+    pub(crate) fn ask_for_end(&self) -> Result<(), Error> {
+        match self.request_disconnect(false) {
+            Err(Error::Refused(Refusal {
+                code: RefusalCode::WrongState,
+                ..
+            })) if self.local_addr().is_some() => Ok(()),
+            asked => asked,
+        }
     }
 
     /// The state, as the RNIC sees it now.

@@ -9,7 +9,7 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 
 use super::fake::{CHOSEN_PORT, Fake, queue_pair, refusal};
-use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState};
+use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState, block_on};
 
 const SOON: Duration = Duration::from_secs(30);
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -201,8 +201,21 @@ fn disconnecting_what_has_ended_in_order_is_fine() {
         matches!(qp.disconnect(SOON), Err(Error::Refused(_))),
         "it never was connected"
     );
-    fake.tell(&disconnected(qp.num(), DisconnectReason::Graceful));
+    fake.tell(&established(qp.num(), b""));
+    qp.connect(remote(), ConnectOptions::default()).unwrap();
+    // The refusal may come before what it is refused for.
+    let before = fake.asked().len();
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| qp.disconnect(SOON));
+        while fake.asked().len() == before {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        fake.tell(&disconnected(qp.num(), DisconnectReason::Graceful));
+        ended.join().unwrap().unwrap();
+    });
     qp.disconnect(SOON).unwrap();
+    block_on(qp.disconnect_async()).unwrap();
 }
 
 #[test]
