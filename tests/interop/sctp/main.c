@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct options opt;
 struct session sessions[MOST_SESSIONS];
@@ -126,7 +127,7 @@ static void place(const char *text, uint32_t *stag, uint64_t *to)
 
 enum {
     LOCAL = 256, REMOTE, PORT, STREAMS, ADAPTATION, UDP, FRAGMENTS, SESSIONS, ROUNDS, SID, ENHANCED, IRD, ORD, FLAGS,
-    PRIVATE, REJECTS, DELAY, PENDING_MOST, MULPDU, BUFFER, PEER, SINK, RECEIVES, SEED, DO, WRONG, GAP, TIMEOUT, LIST
+    PRIVATE, REJECTS, DELAY, PENDING_MOST, MULPDU, BUFFER, PEER, SINK, RECEIVES, SEED, DO, WRONG, GAP, TIMEOUT, LINGER, LIST
 };
 
 static const struct option names[] = {
@@ -137,7 +138,8 @@ static const struct option names[] = {
     {"reject", 0, 0, REJECTS}, {"accept-delay", 1, 0, DELAY}, {"pending", 1, 0, PENDING_MOST},
     {"mulpdu", 1, 0, MULPDU}, {"buffer", 1, 0, BUFFER}, {"peer", 1, 0, PEER}, {"sink", 1, 0, SINK},
     {"receives", 1, 0, RECEIVES}, {"seed", 1, 0, SEED}, {"do", 1, 0, DO}, {"wrong", 1, 0, WRONG},
-    {"gap-timeout", 1, 0, GAP}, {"timeout", 1, 0, TIMEOUT}, {"list-wrong", 0, 0, LIST}, {0, 0, 0, 0},
+    {"gap-timeout", 1, 0, GAP}, {"timeout", 1, 0, TIMEOUT}, {"linger", 1, 0, LINGER},
+    {"list-wrong", 0, 0, LIST}, {0, 0, 0, 0},
 };
 
 static void option(int name, const char *v)
@@ -190,6 +192,7 @@ static void option(int name, const char *v)
         break;
     case GAP: opt.gap_timeout = n; break;
     case TIMEOUT: opt.timeout = n; break;
+    case LINGER: opt.linger = n; break;
     case LIST: wrong_list(); exit(0);
     default: usage("unknown option");
     }
@@ -286,6 +289,8 @@ int main(int count, char **words)
         event("buffer stag=%u valid=%d len=%u crc=%08x", b->stag, b->valid, b->len, crc32_of(b->bytes, b->len));
     }
     event("end how=%s", lost ? "lost" : ended ? "shutdown" : "timeout");
+    /* Our SHUTDOWN COMPLETE may be lost. usrsctp goes with this process, and then nobody answers the next SHUTDOWN ACK. */
+    usleep(opt.linger * 1000);
     llp_close(!ended);
     return lost || !ended;
 }

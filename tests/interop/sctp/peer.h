@@ -17,7 +17,7 @@ struct buffer {
 struct options {
     struct llp_options llp;
     bool listens, enhanced, rejects;
-    unsigned sessions, rounds, first_sid, wrong, pending, accept_delay, mulpdu, timeout, gap_timeout;
+    unsigned sessions, rounds, first_sid, wrong, pending, accept_delay, mulpdu, timeout, gap_timeout, linger;
     unsigned receives, receive_size, seed;
     uint16_t ird, ord;
     uint8_t flags;

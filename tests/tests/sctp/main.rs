@@ -49,8 +49,14 @@ fn with_peer(
         };
         // A retransmission may be lost, too.
         let patience = ["--timeout", "50000", "--gap-timeout", "40000"];
+        // So may the last packet, a SHUTDOWN COMPLETE, of the side that begins. We find that by the next timeouts.
+        let linger = match (role, loss) {
+            ("connect", Some(_)) => "8000",
+            _ => "0",
+        };
         peer.args(["--udp", &udp, "--port", &port])
             .args(patience)
+            .args(["--linger", linger])
             .args(words)
     };
     let run = |process: Process, driver: &mut Driver| {
