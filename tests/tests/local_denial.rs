@@ -182,9 +182,11 @@ struct Askers {
 
 /// Half of them ask for counters, half for what is refused.
 const ASKERS: usize = 32;
-/// What a neighbour keeps of its throughput, at the least, also where other programs run.
-const KEEPS: f64 = 0.65;
-/// Measured so often, with and without them in turn; the medians count.
+/// What a neighbour keeps of its throughput, at the least, also where other programs run. Debug builds on two cores
+/// keep 0.7, and 0.3 without the budget of requests.
+const KEEPS: f64 = 0.5;
+/// Measured so often, with and without them in turn. The best count: what other programs take of the processors
+/// is in none of the two.
 const ROUNDS: usize = 5;
 /// The requests a second that a user has, and a little for the clock.
 const ANSWERS: f64 = 2000.0 * 1.1;
@@ -279,10 +281,8 @@ fn requests_in_a_loop_leave_a_neighbour_its_throughput() {
         askers.wait.store(true, Ordering::Relaxed);
     }
     askers.end();
-    let [alone, beside, rate] = [alone, beside, rates].map(|mut all| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    });
+    let [alone, beside, rate] =
+        [alone, beside, rates].map(|all| all.into_iter().fold(0.0, f64::max));
     println!(
         "{alone:.2} Gbit/s alone, {beside:.2} beside {ASKERS} clients with {rate:.0} answers a second: \
          {:.2}",
