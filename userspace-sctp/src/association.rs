@@ -19,6 +19,7 @@ mod ending;
 mod heartbeat;
 mod opening;
 mod output;
+mod paths;
 mod pending;
 mod probe;
 mod sack;
@@ -40,17 +41,15 @@ use crate::interface::{
     Agreed, AssocId, Ends, Event, Info, Outgoing, PostError, Refused, Route, State,
 };
 use crate::outbound::Outbound;
-use crate::packet::HEADER_LEN;
+use crate::packet::{HEADER_LEN, Header};
 use crate::path::Path;
 use crate::random::Random;
 use crate::tlv::padded;
 use crate::tsn::Tsn;
 pub(crate) use arrival::Verdict;
 pub(crate) use collision::{Answering, Collision};
-use heartbeat::Heartbeat;
 use opening::Opening;
 use pending::Pending;
-use probe::Probing;
 use timeout::Timers;
 
 /// An association. `B` is the caller's buffer of a message.
@@ -68,20 +67,26 @@ pub(crate) struct Association<B> {
     inbound_streams: u16,
     adaptation: Option<u32>,
     opening: Opening,
-    path: Path,
+    /// At least one.
+    paths: Vec<Path>,
+    /// Consecutive errors (section 8.1).
+    errors: u32,
+    /// The paths by which the last packet, and the last data, came.
+    heard_from: usize,
+    data_from: usize,
+    /// What the first link takes, where it was said.
+    link_mtu: Option<usize>,
+    /// The layer below does not know all addresses yet.
+    has_new_addresses: bool,
     outbound: Outbound<Outgoing<B>>,
     inbound: Inbound,
     pending: Pending,
     timers: Timers,
-    heartbeat: Heartbeat,
-    probing: Probing,
     window_probe: WindowProbe,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
     /// When the peer's last packet came with our Verification Tag.
     heard_at: Instant,
-    /// One packet of lost chunks may go whatever the congestion window says (section 7.2.4).
-    fast: bool,
     /// Packets with data that may still go in this burst.
     burst: u32,
 }
@@ -146,7 +151,7 @@ impl<B> Association<B> {
             tag,
             tsn,
         } = seed;
-        let path = Path::new(config, route);
+        let path = Path::new(config, route, true);
         Self {
             id,
             ends: route.ends,
@@ -165,14 +170,16 @@ impl<B> Association<B> {
             // Replaced when the peer's TSN is known.
             inbound: Inbound::new(Tsn(0), config, &path),
             pending: Pending::new(path.packet_max()),
-            path,
+            paths: vec![path],
+            errors: 0,
+            heard_from: 0,
+            data_from: 0,
+            link_mtu: None,
+            has_new_addresses: false,
             timers: Timers::default(),
-            heartbeat: Heartbeat::default(),
-            probing: Probing::default(),
             window_probe: WindowProbe::None,
             is_answered: false,
             heard_at: now,
-            fast: false,
             burst: config.max_burst,
         }
     }
@@ -184,7 +191,7 @@ impl<B> Association<B> {
         self.inbound_streams = peer.inbound_streams;
         self.adaptation = peer.adaptation;
         self.outbound.set_window(peer.window as usize);
-        self.inbound = Inbound::new(peer.initial_tsn, config, &self.path);
+        self.inbound = Inbound::new(peer.initial_tsn, config, &self.paths[0]);
     }
 
     pub(crate) const fn ends(&self) -> Ends {
@@ -192,10 +199,16 @@ impl<B> Association<B> {
     }
 
     /// How its packets get to the peer.
-    pub(crate) const fn route(&self) -> Route {
-        Route {
-            ends: self.ends,
-            udp: self.path.udp,
+    pub(crate) fn route(&self) -> Route {
+        self.paths[self.data_path()].route(self.ends)
+    }
+
+    /// The common header of its packets.
+    fn header(&self, tag: u32) -> Header {
+        Header {
+            source: self.ends.local.port(),
+            destination: self.ends.remote.port(),
+            tag,
         }
     }
 
@@ -221,32 +234,37 @@ impl<B> Association<B> {
     }
 
     pub(crate) fn info(&self) -> Info {
+        let path = &self.paths[self.data_path()];
         Info {
             agreed: self.agreed(),
             state: self.state,
             room: self.outbound.room(),
             flight: self.outbound.flight(),
-            cwnd: self.path.congestion.cwnd(),
-            ssthresh: self.path.congestion.ssthresh(),
-            srtt: self.path.rto.srtt(),
-            rto: self.path.rto.get(),
-            errors: self.path.errors,
-            mtu: self.path.mtu.plpmtu(),
-            udp: self.path.udp,
+            cwnd: path.congestion.cwnd(),
+            ssthresh: path.congestion.ssthresh(),
+            srtt: path.rto.srtt(),
+            rto: path.rto.get(),
+            errors: self.errors,
+            mtu: path.mtu.plpmtu(),
+            udp: path.udp,
             held: self.inbound.window.held(),
             heard_at: self.heard_at,
         }
     }
 
     /// The longest message that fits a packet.
-    pub(crate) const fn message_max(&self) -> usize {
-        self.path.packet_max() - HEADER_LEN - DATA_HEADER_LEN
+    pub(crate) fn message_max(&self) -> usize {
+        self.packet_max() - HEADER_LEN - DATA_HEADER_LEN
     }
 
     /// The next timer; [`Association::wants_transmit`] says what does not wait for one.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let sack = self.inbound.acks.due().filter(|due| *due > now);
-        [self.timers.next(), sack].into_iter().flatten().min()
+        let paths = self.paths.iter().filter_map(Path::deadline).min();
+        [self.timers.next(), sack, paths]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The layer above needs so many bytes no more.
@@ -258,7 +276,7 @@ impl<B> Association<B> {
 
     /// Packets go another way from now on.
     pub(crate) fn path_moved(&mut self) {
-        self.path.moved(self.ends.remote.ip());
+        self.paths.iter_mut().for_each(Path::moved);
     }
 
     fn event(&self, env: &mut Env<'_, B>, event: Event) {

@@ -35,6 +35,8 @@ pub struct Config {
     pub inbound_streams: u16,
     /// What the layer above speaks. A peer with another indication, or none, is refused.
     pub adaptation: Option<u32>,
+    /// Addresses of a peer that an association uses, from 1 to 4. Further ones that it lists are ignored.
+    pub peer_addresses: usize,
     /// Bytes of an IP packet that the first link of every path takes. More is never sent in one piece.
     pub mtu: usize,
     /// The local UDP encapsulation port (RFC 6951), 9899 by its registration; `None`: encapsulated packets are dropped.
@@ -68,6 +70,7 @@ impl Default for Config {
             outbound_streams: 16,
             inbound_streams: 16,
             adaptation: None,
+            peer_addresses: 1,
             mtu: 1500,
             udp_port: None,
             path_mtu_probing: true,
@@ -83,6 +86,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Addresses of a peer that are used beside the first.
+    pub(crate) const fn other_addresses(&self) -> usize {
+        self.peer_addresses.saturating_sub(1)
+    }
+
     /// What INIT and INIT ACK say.
     pub(crate) fn offer(&self) -> Offer {
         Offer {

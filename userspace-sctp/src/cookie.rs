@@ -16,12 +16,14 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use userspace_net::Instant;
 
+use crate::addresses::{OTHERS_MAX, Others};
+use crate::interface::Ends;
 use crate::tsn::Tsn;
 
 /// Bytes of a cookie.
 pub const LEN: usize = BODY_LEN + MAC_LEN;
 
-const BODY_LEN: usize = 88;
+const BODY_LEN: usize = 136;
 const MAC_LEN: usize = 16;
 
 /// In place of tie tags, when there was no association at the INIT (section 5.2.2).
@@ -38,6 +40,8 @@ pub struct State {
     pub local: SocketAddr,
     /// The peer's address, from which its INIT came, and port.
     pub remote: SocketAddr,
+    /// Its further addresses.
+    pub others: Others,
     /// Our Verification Tag, and the one that the peer gave itself.
     pub tags: Tags,
     /// The tie tags (section 1.3): 64 random bits that link it to the association that there was when the INIT
@@ -114,7 +118,7 @@ impl Secret {
         cookie
     }
 
-    /// What a cookie keeps that comes back `now` from `remote` to `local`.
+    /// What a cookie keeps that comes back `now` from `remote`, an address of its peer, to `local`.
     ///
     /// # Errors
     /// When it is not ours, or is of other ends.
@@ -131,7 +135,8 @@ impl Secret {
             return Err(ForeignCookie);
         }
         let state = State::read(body).ok_or(ForeignCookie)?;
-        if (state.local, state.remote) != (local, remote) {
+        let is_known = remote.ip() == state.remote.ip() || state.others.contains(remote.ip());
+        if state.local != local || remote.port() != state.remote.port() || !is_known {
             return Err(ForeignCookie);
         }
         let age = now.saturating_duration_since(state.made);
@@ -176,11 +181,11 @@ impl State {
         fields.put(&[families[0] << 1 | families[1] << 2 | u8::from(self.adaptation.is_some())]);
         fields.put(&self.adaptation.unwrap_or_default().to_be_bytes());
         for end in [self.local, self.remote] {
-            match end.ip() {
-                IpAddr::V4(addr) => fields.put(&addr.to_ipv6_mapped().octets()),
-                IpAddr::V6(addr) => fields.put(&addr.octets()),
-            }
+            fields.put(&octets(end.ip()));
             fields.put(&end.port().to_be_bytes());
+        }
+        for other in self.others.iter() {
+            fields.put(&octets(other));
         }
         // The rest is padding.
         debug_assert!(fields.at <= BODY_LEN);
@@ -204,11 +209,18 @@ impl State {
         let adaptation = fields.number()?;
         let local = fields.end(flags & 1 << 1 != 0)?;
         let remote = fields.end(flags & 1 << 2 != 0)?;
+        let ends = Ends { local, remote };
+        let mut others = Others::default();
+        // Where there is none it is 0, which is no address of a host.
+        for _ in 0..OTHERS_MAX {
+            others.add(fields.ip(remote.is_ipv6())?, ends, OTHERS_MAX);
+        }
         Some(Self {
             made,
             lifespan,
             local,
             remote,
+            others,
             tags,
             tie,
             local_tsn: Tsn(local_tsn),
@@ -218,6 +230,14 @@ impl State {
             inbound_streams,
             adaptation: (flags & 1 != 0).then_some(adaptation),
         })
+    }
+}
+
+/// An address in 16 bytes.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(addr) => u128::from(addr.to_bits()).to_be_bytes(),
+        IpAddr::V6(addr) => addr.octets(),
     }
 }
 
@@ -249,12 +269,16 @@ impl Reader<'_> {
     }
 
     fn end(&mut self, is_v6: bool) -> Option<SocketAddr> {
-        let addr = std::net::Ipv6Addr::from(self.take::<16>()?);
+        let addr = self.ip(is_v6)?;
         let port = u16::from_be_bytes(self.take()?);
-        let addr = match is_v6 {
-            true => IpAddr::V6(addr),
-            false => IpAddr::V4(addr.to_ipv4_mapped()?),
-        };
         Some(SocketAddr::new(addr, port))
+    }
+
+    fn ip(&mut self, is_v6: bool) -> Option<IpAddr> {
+        let addr = std::net::Ipv6Addr::from(self.take::<16>()?);
+        Some(match is_v6 {
+            true => IpAddr::V6(addr),
+            false => IpAddr::V4(std::net::Ipv4Addr::from_bits(addr.to_bits() as u32)),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The values that go in and out of a [`crate::Stack`]: names, events, messages and packets.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use userspace_net::Instant;
@@ -90,7 +90,7 @@ pub enum State {
 /// What both sides agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// Both ends.
+    /// Both ends; the peer's is its first address.
     pub ends: Ends,
     /// Streams to send on: 0 up to this number.
     pub outbound_streams: u16,
@@ -116,10 +116,17 @@ pub enum Event {
         /// Its new value.
         message_max: usize,
     },
-    /// `Path.Max.Retrans` was exceeded: the peer does not answer. The association goes on.
-    PathDown,
-    /// The peer has answered again.
-    PathUp,
+    /// `Path.Max.Retrans` was exceeded: the peer does not answer at an address. The association goes on, at another
+    /// address if there is one that answers.
+    PathDown {
+        /// The peer's.
+        remote: IpAddr,
+    },
+    /// The peer has answered there again.
+    PathUp {
+        /// The peer's.
+        remote: IpAddr,
+    },
     /// The peer has closed: it sends no more, and takes no more messages than were posted.
     PeerClosed,
     /// The association ended in peace, all its data acknowledged. It is gone.
@@ -356,6 +363,31 @@ pub struct Info {
     pub held: usize,
     /// When the peer's last packet with the right Verification Tag came; at first, when the association began.
     pub heard_at: Instant,
+}
+
+/// A look at the path to one address of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathInfo {
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// It is known that the peer is there (section 5.4).
+    pub is_confirmed: bool,
+    /// `Path.Max.Retrans` is not exceeded.
+    pub is_active: bool,
+    /// Consecutive errors.
+    pub errors: u32,
+    /// The congestion window, in bytes of chunks.
+    pub cwnd: usize,
+    /// Bytes of chunks that are believed to be under way here.
+    pub flight: usize,
+    /// The smoothed round trip time, once there is one.
+    pub srtt: Option<Duration>,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// Bytes of the largest IP packet that it is known to take.
+    pub mtu: usize,
+    /// The peer's UDP encapsulation port (RFC 6951).
+    pub udp: Option<u16>,
 }
 
 /// What a stack has sent and received, and what was done with packets that brought nothing to an association.

@@ -46,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod association;
 pub mod cause;
 pub mod chunk;
@@ -65,11 +66,12 @@ mod table;
 mod tlv;
 pub mod tsn;
 
+pub use addresses::Others;
 pub use config::{Config, MTU_MIN};
 pub use interface::{
     AbortCause, Agreed, AssocId, ConnectError, Counters, Ends, Event, Failure, IcmpError,
-    IcmpQuote, InUse, Info, Message, Outgoing, PostError, REASON_MAX, Refused, Route, State,
-    Transmit, UdpPorts,
+    IcmpQuote, InUse, Info, Message, Outgoing, PathInfo, PostError, REASON_MAX, Refused, Route,
+    State, Transmit, UdpPorts,
 };
 pub use stack::Stack;
 pub use tsn::Tsn;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use userspace_net::Instant;
 
 use crate::chunk::GapBlock;
+use crate::path::PATHS_MAX;
 use crate::path::congestion::Acknowledged;
 use crate::tsn::Tsn;
 
@@ -32,14 +33,32 @@ pub struct Transmission {
 /// What a SACK changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// For the congestion control.
-    pub acknowledged: Acknowledged,
-    /// The earliest chunk that was outstanding is acknowledged: T3-rtx starts again (rule R3).
-    pub earliest: bool,
-    /// A round trip time, of a chunk that was sent once.
-    pub rtt: Option<Duration>,
-    /// Chunks were reported missing for the third time.
-    pub lost: bool,
+    /// For the congestion control of each path.
+    pub acknowledged: [Acknowledged; PATHS_MAX],
+    /// The earliest chunk that was outstanding on a path is acknowledged: its T3-rtx starts again (rule R3).
+    pub earliest: [bool; PATHS_MAX],
+    /// A round trip time of a path, by a chunk that was sent once.
+    pub rtt: Option<(usize, Duration)>,
+    /// Chunks of a path were reported missing for the third time.
+    pub lost: [bool; PATHS_MAX],
+}
+
+/// The chunk to be sent next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    /// Bytes with header and padding.
+    pub bytes: usize,
+    /// Where it was lost, if it was.
+    pub lost: Option<Lost>,
+}
+
+/// A chunk that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// The path on which it was sent last.
+    pub path: usize,
+    /// By a timeout: it should go elsewhere (section 6.4).
+    pub timed_out: bool,
 }
 
 /// A SACK that no correct peer sends: it acknowledges a TSN that was not sent. The association is aborted (section
@@ -63,8 +82,10 @@ pub struct Outbound<B> {
     sent: usize,
     /// Chunks that blocks of SACKs acknowledge.
     by_blocks: usize,
-    /// Bytes that are believed to be under way.
-    flight: usize,
+    /// Bytes that are believed to be under way, on each path.
+    flight: [usize; PATHS_MAX],
+    /// Chunks that are not acknowledged by the cumulative TSN, by the path on which they were sent last.
+    outstanding: [usize; PATHS_MAX],
     /// Chunks that are to be sent again.
     lost: usize,
     /// Where the first of them is; without meaning while there is none.
@@ -78,6 +99,10 @@ struct Chunk<B> {
     buffer: B,
     bytes: usize,
     state: State,
+    /// On which it was sent last.
+    path: u8,
+    /// It was lost by a timeout.
+    timed_out: bool,
     /// When it was sent first; no longer known when it was sent again.
     sent_at: Option<Instant>,
     missing: u8,
@@ -104,7 +129,8 @@ impl<B> Outbound<B> {
             first,
             sent: 0,
             by_blocks: 0,
-            flight: 0,
+            flight: [0; PATHS_MAX],
+            outstanding: [0; PATHS_MAX],
             lost: 0,
             next_lost: 0,
             window,
@@ -125,6 +151,8 @@ impl<B> Outbound<B> {
             buffer,
             bytes,
             state: State::Waiting,
+            path: 0,
+            timed_out: false,
             sent_at: None,
             missing: 0,
             fast: false,
@@ -142,9 +170,19 @@ impl<B> Outbound<B> {
         self.chunks.capacity() - self.chunks.len()
     }
 
-    /// Bytes that are believed to be under way.
-    pub const fn flight(&self) -> usize {
-        self.flight
+    /// Bytes that are believed to be under way on a path.
+    pub const fn flight_on(&self, path: usize) -> usize {
+        self.flight[path]
+    }
+
+    /// The same of all paths.
+    pub fn flight(&self) -> usize {
+        self.flight.iter().sum()
+    }
+
+    /// Chunks that were sent last on a path, and are not acknowledged by the cumulative TSN.
+    pub const fn outstanding_on(&self, path: usize) -> usize {
+        self.outstanding[path]
     }
 
     /// Whether anything that was sent is not acknowledged by the cumulative TSN.
@@ -168,28 +206,40 @@ impl<B> Outbound<B> {
         self.chunks.get_mut(at).map(|chunk| &mut chunk.buffer)
     }
 
-    /// The bytes of the chunk that [`Self::transmit`] would give.
-    pub fn next_bytes(&self, probe: bool) -> Option<usize> {
-        self.next(probe).map(|at| self.chunks[at].bytes)
+    /// The chunk that [`Self::transmit`] would give.
+    pub fn peek(&self, probe: bool) -> Option<Next> {
+        let chunk = &self.chunks[self.next(probe)?];
+        let lost = (chunk.state == State::Lost).then(|| Lost {
+            path: chunk.path.into(),
+            timed_out: chunk.timed_out,
+        });
+        Some(Next {
+            bytes: chunk.bytes,
+            lost,
+        })
     }
 
-    /// The next chunk to be sent, as of now: what was lost, then what waits if the peer has room for it. The caller
+    /// The next chunk to be sent, on a path and as of now: what was lost, then what waits if the peer has room for it. The caller
     /// asks only while the congestion window, or a fast retransmission, allows a packet. `probe`: one chunk may go
     /// although the peer has no room (rule A of section 6.1).
-    pub fn transmit(&mut self, now: Instant, probe: bool) -> Option<Transmission> {
+    pub fn transmit(&mut self, now: Instant, probe: bool, path: usize) -> Option<Transmission> {
         let at = self.next(probe)?;
         let chunk = &mut self.chunks[at];
         let again = chunk.state == State::Lost;
         if again {
             self.lost -= 1;
+            self.outstanding[usize::from(chunk.path)] -= 1;
             chunk.sent_at = None;
         } else {
             self.sent += 1;
             chunk.sent_at = Some(now);
         }
         chunk.state = State::InFlight;
+        // There are four.
+        chunk.path = path as u8;
         let bytes = chunk.bytes;
-        self.flight += bytes;
+        self.flight[path] += bytes;
+        self.outstanding[path] += 1;
         self.window = self.window.saturating_sub(bytes);
         self.seek_lost();
         Some(Transmission {
@@ -204,7 +254,7 @@ impl<B> Outbound<B> {
             return Some(self.next_lost);
         }
         let next = self.chunks.get(self.sent)?;
-        (next.bytes <= self.window || probe && self.flight == 0).then_some(self.sent)
+        (next.bytes <= self.window || probe && self.flight() == 0).then_some(self.sent)
     }
 
     /// The first of those to be sent again is no longer one of them. The search goes on from where it was, so that all
@@ -217,10 +267,11 @@ impl<B> Outbound<B> {
     }
 
     /// A chunk under way is to be sent again.
-    fn lose(&mut self, at: usize) {
+    fn lose(&mut self, at: usize, timed_out: bool) {
         let chunk = &mut self.chunks[at];
         chunk.state = State::Lost;
-        self.flight -= chunk.bytes;
+        chunk.timed_out = timed_out;
+        self.flight[usize::from(chunk.path)] -= chunk.bytes;
         // The peer's room is free again until it is sent again (rule B of section 6.2.1).
         self.window += chunk.bytes;
         if self.lost == 0 || at < self.next_lost {
@@ -273,7 +324,7 @@ impl<B> Outbound<B> {
         } else {
             highest_new
         };
-        self.window = window.saturating_sub(self.flight);
+        self.window = window.saturating_sub(self.flight());
         self.count_missing(missing_to.saturating_sub(1), &mut outcome);
         Ok(outcome)
     }
@@ -314,12 +365,16 @@ impl<B> Outbound<B> {
     /// The cumulative TSN passes so many chunks.
     fn advance(&mut self, passed: usize, now: Instant, release: &mut impl FnMut(B)) -> Outcome {
         let mut outcome = Outcome::default();
-        outcome.acknowledged.flight_before = self.flight;
-        outcome.acknowledged.advances = passed > 0;
-        outcome.acknowledged.all = passed == self.sent;
-        outcome.earliest = passed > 0;
+        for (acknowledged, flight) in outcome.acknowledged.iter_mut().zip(self.flight) {
+            acknowledged.flight_before = flight;
+            acknowledged.advances = passed > 0;
+            acknowledged.all = passed == self.sent;
+        }
         for _ in 0..passed {
             if let Some(chunk) = self.chunks.pop_front() {
+                let path = usize::from(chunk.path);
+                self.outstanding[path] -= 1;
+                outcome.earliest[path] = true;
                 self.settle(&chunk, &mut outcome, now);
                 release(chunk.buffer);
             }
@@ -333,8 +388,9 @@ impl<B> Outbound<B> {
 
     /// A chunk is acknowledged for the first time, or for good.
     fn settle(&mut self, chunk: &Chunk<B>, outcome: &mut Outcome, now: Instant) {
+        let path = usize::from(chunk.path);
         match chunk.state {
-            State::InFlight => self.flight -= chunk.bytes,
+            State::InFlight => self.flight[path] -= chunk.bytes,
             State::Lost => self.lost -= 1,
             State::Acknowledged => {
                 self.by_blocks -= 1;
@@ -342,9 +398,9 @@ impl<B> Outbound<B> {
             }
             State::Waiting => return,
         }
-        outcome.acknowledged.bytes += chunk.bytes;
+        outcome.acknowledged[path].bytes += chunk.bytes;
         if let Some(sent_at) = chunk.sent_at {
-            outcome.rtt = Some(now.saturating_duration_since(sent_at));
+            outcome.rtt = Some((path, now.saturating_duration_since(sent_at)));
         }
     }
 
@@ -372,12 +428,13 @@ impl<B> Outbound<B> {
                 .peek()
                 .is_some_and(|block| usize::from(block.start) <= offset);
             let chunk = &mut self.chunks[at];
+            let path = usize::from(chunk.path);
             match (chunk.state, is_named) {
                 (State::InFlight, true) => {
-                    self.flight -= chunk.bytes;
+                    self.flight[path] -= chunk.bytes;
                     outcome.rtt = chunk
                         .sent_at
-                        .map(|sent| now.saturating_duration_since(sent))
+                        .map(|sent| (path, now.saturating_duration_since(sent)))
                         .or(outcome.rtt);
                 }
                 (State::Lost, true) => self.lost -= 1,
@@ -386,7 +443,7 @@ impl<B> Outbound<B> {
                     self.by_blocks -= 1;
                     chunk.state = State::InFlight;
                     chunk.sent_at = None;
-                    self.flight += chunk.bytes;
+                    self.flight[path] += chunk.bytes;
                     continue;
                 }
                 _ => continue,
@@ -394,7 +451,7 @@ impl<B> Outbound<B> {
             chunk.state = State::Acknowledged;
             self.by_blocks += 1;
             chunk.missing = 0;
-            outcome.acknowledged.bytes += chunk.bytes;
+            outcome.acknowledged[path].bytes += chunk.bytes;
             highest = offset;
         }
         self.seek_lost();
@@ -411,36 +468,46 @@ impl<B> Outbound<B> {
             chunk.missing = chunk.missing.saturating_add(1);
             if chunk.missing >= MISSING_MAX && !chunk.fast {
                 chunk.fast = true;
-                self.lose(at);
-                outcome.lost = true;
+                outcome.lost[usize::from(chunk.path)] = true;
+                self.lose(at, false);
             }
         }
     }
 
-    /// T3-rtx expired: all that is under way is to be sent again (rule E3).
-    pub fn timed_out(&mut self) {
+    /// T3-rtx of a path expired: all that is under way there is to be sent again (rule E3).
+    pub fn timed_out(&mut self, path: usize) {
         for at in 0..self.sent {
             let chunk = &mut self.chunks[at];
+            if usize::from(chunk.path) != path {
+                continue;
+            }
             chunk.missing = 0;
             if chunk.state == State::InFlight {
-                self.lose(at);
+                self.lose(at, true);
             }
         }
     }
 
-    /// A router has dropped chunks of more than `most` bytes: those under way are to be sent again.
-    pub fn lose_larger(&mut self, most: usize) {
+    /// A router of a path has dropped chunks of more than `most` bytes: those under way are to be sent again.
+    pub fn lose_larger(&mut self, path: usize, most: usize) {
         for at in 0..self.sent {
             let chunk = &self.chunks[at];
-            if chunk.state == State::InFlight && chunk.bytes > most {
-                self.lose(at);
+            let is_there = chunk.state == State::InFlight && usize::from(chunk.path) == path;
+            if is_there && chunk.bytes > most {
+                self.lose(at, false);
             }
         }
     }
 
-    /// Bytes of the first chunk that is not acknowledged by the cumulative TSN.
-    pub fn earliest_bytes(&self) -> usize {
-        self.chunks.front().map_or(0, |chunk| chunk.bytes)
+    /// The first chunk that is under way on a path: its TSN and bytes.
+    pub fn earliest_on(&self, path: usize) -> Option<(Tsn, usize)> {
+        let sent = self.chunks.iter().take(self.sent);
+        let mut numbered = sent.zip(0..);
+        let is_there = |(chunk, _): &(&Chunk<B>, u32)| {
+            chunk.state == State::InFlight && usize::from(chunk.path) == path
+        };
+        let (chunk, at) = numbered.find(is_there)?;
+        Some((self.first.plus(at), chunk.bytes))
     }
 
     /// Whether something is to be sent again.
@@ -454,7 +521,8 @@ impl<B> Outbound<B> {
             .drain(..)
             .map(|chunk| chunk.buffer)
             .for_each(release);
-        (self.sent, self.by_blocks, self.flight, self.lost) = (0, 0, 0, 0);
+        (self.sent, self.by_blocks, self.lost) = (0, 0, 0);
+        (self.flight, self.outstanding) = ([0; PATHS_MAX], [0; PATHS_MAX]);
     }
 }
 

@@ -20,8 +20,9 @@ use crate::cookie::Secret;
 use crate::effects::{Effects, Env};
 use crate::interface::{
     AssocId, ConnectError, Counters, Ends, Event, IcmpError, IcmpQuote, InUse, Info, Outgoing,
-    PostError, Refused, Route, State, Transmit,
+    PathInfo, PostError, Refused, Route, State, Transmit,
 };
+use crate::parameter::Parameters;
 use crate::path::ports;
 use crate::random::{Keyed, Random};
 use crate::table::Table;
@@ -107,6 +108,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         if udp.is_some() && self.config.udp_port.is_none() {
             return Err(ConnectError::NoUdpPort);
         }
+        self.release_claim(now, &ends, Parameters::default());
         if self.associations.find(&ends).is_some() {
             return Err(ConnectError::InUse { ends });
         }
@@ -222,13 +224,15 @@ impl<B: AsRef<[u8]>> Stack<B> {
         };
         is_valid
             && match error {
+                // An address that the peer is not known to have says nothing of it.
+                IcmpError::NoProtocol if !association.is_confirmed(quote.ends.remote.ip()) => false,
                 IcmpError::NoProtocol => {
                     self.change(now, id, |association, env| association.has_no_protocol(env))
                 }
                 IcmpError::PacketTooBig { mtu } => {
                     let mut is_believed = false;
                     self.change(now, id, |association, env| {
-                        is_believed = association.on_too_big(env, mtu);
+                        is_believed = association.on_too_big(quote.ends.remote.ip(), env, mtu);
                     });
                     is_believed
                 }
@@ -321,6 +325,12 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// A look at an association; `None` when it is gone.
     pub fn info(&self, id: AssocId) -> Option<Info> {
         self.associations.get(id).map(Association::info)
+    }
+
+    /// A look at its paths, the primary one first; none when it is gone.
+    pub fn paths(&self, id: AssocId) -> impl Iterator<Item = PathInfo> + '_ {
+        let association = self.associations.get(id);
+        association.into_iter().flat_map(Association::path_infos)
     }
 
     /// The associations that there are. Not for the data path.

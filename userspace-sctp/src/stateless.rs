@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use userspace_net::Instant;
 
+use crate::addresses::Others;
 use crate::cause::{self, Cause, Causes};
 use crate::chunk::{Chunk, Init, InitError};
 use crate::cookie::{self, Secret, State, Tags};
+use crate::interface::Ends;
 use crate::packet::{Header, Packet, Writer};
 use crate::parameter::{self, Parameter, Parameters};
 use crate::tlv::NoRoom;
@@ -49,6 +51,8 @@ pub struct Listening<'a> {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
+    /// Most further addresses of the peer.
+    pub other_addresses: usize,
     /// The present time.
     pub now: Instant,
     /// A random Verification Tag, not 0 (section 5.3.1).
@@ -162,11 +166,16 @@ fn init_ack(
     } = listening.offer;
     // What one side can't receive the other does not send (section 5.1.1).
     let outbound_streams = outbound_streams.min(init.inbound_streams);
+    let ends = Ends {
+        local: listening.local,
+        remote: listening.remote,
+    };
     let cookie = listening.secret.bake(&State {
         made: listening.now,
         lifespan: COOKIE_LIFESPAN,
         local: listening.local,
         remote: listening.remote,
+        others: Others::of(init.parameters, ends, listening.other_addresses),
         tags: Tags {
             local: listening.tag,
             remote: init.tag,

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 
 use crate::interface::{AssocId, Ends};
 use crate::random::Keyed;
@@ -27,6 +27,8 @@ struct Slot<T> {
 #[derive(Debug)]
 struct Entry<T> {
     ends: Ends,
+    /// Others by which it is found.
+    aliases: Vec<Ends>,
     tag: u32,
     value: T,
 }
@@ -47,7 +49,7 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_ends.len()
+        self.by_tag.len()
     }
 
     /// Adds what `make` makes of its name, when there is room. Neither `ends` nor `tag` is in the table.
@@ -74,7 +76,12 @@ impl<T> Table<T> {
             generation: slot.generation,
         };
         let value = make(id);
-        slot.entry = Some(Entry { ends, tag, value });
+        slot.entry = Some(Entry {
+            ends,
+            aliases: Vec::new(),
+            tag,
+            value,
+        });
         self.by_ends.insert(ends, index);
         self.by_tag.insert(tag, index);
         Some(id)
@@ -83,10 +90,18 @@ impl<T> Table<T> {
     pub(crate) fn remove(&mut self, id: AssocId) -> Option<T> {
         self.get(id)?;
         let slot = &mut self.slots[id.index()];
-        let Entry { ends, tag, value } = slot.entry.take()?;
+        let Entry {
+            ends,
+            aliases,
+            tag,
+            value,
+        } = slot.entry.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.vacant.push(id.index);
         self.by_ends.remove(&ends);
+        for alias in &aliases {
+            self.by_ends.remove(alias);
+        }
         self.by_tag.remove(&tag);
         Some(value)
     }
@@ -120,6 +135,23 @@ impl<T> Table<T> {
     /// The association that gave itself this Verification Tag.
     pub(crate) fn find_tag(&self, tag: u32) -> Option<AssocId> {
         self.id_at(*self.by_tag.get(&tag)?)
+    }
+
+    /// The association is found by these ends too, but for those that another one has.
+    pub(crate) fn set_aliases(&mut self, id: AssocId, aliases: Vec<Ends>) {
+        let slot = self.slots.get_mut(id.index());
+        let Some(entry) = slot.and_then(|slot| slot.entry.as_mut()) else {
+            return;
+        };
+        for alias in std::mem::take(&mut entry.aliases) {
+            self.by_ends.remove(&alias);
+        }
+        for alias in aliases {
+            if let hash_map::Entry::Vacant(vacant) = self.by_ends.entry(alias) {
+                vacant.insert(id.index);
+                entry.aliases.push(alias);
+            }
+        }
     }
 
     /// The association has another Verification Tag, which is not in the table.

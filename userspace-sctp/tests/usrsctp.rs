@@ -109,6 +109,7 @@ fn its_init_is_answered_by_an_init_ack() {
         secret: &secret,
         local,
         remote,
+        other_addresses: 0,
         now: Instant::ZERO,
         tag: 1,
         initial_tsn: Tsn(1),

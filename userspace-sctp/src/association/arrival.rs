@@ -5,7 +5,7 @@ use super::data::Brought;
 use crate::cause::{Cause, Causes};
 use crate::chunk::Chunk;
 use crate::effects::Env;
-use crate::interface::{Message, State};
+use crate::interface::{Message, Route, State};
 use crate::packet::Packet;
 
 /// What becomes of a packet.
@@ -20,11 +20,11 @@ pub(crate) enum Verdict {
 }
 
 impl<B> Association<B> {
-    /// Takes a packet that is no INIT, and came in UDP from the port `udp` or without UDP. A COOKIE ECHO at its front was taken by [`Association::on_cookie`].
+    /// Takes a packet that is no INIT, and came this way. A COOKIE ECHO at its front was taken by [`Association::on_cookie`].
     pub(crate) fn receive(
         &mut self,
         packet: &Packet<'_>,
-        udp: Option<u16>,
+        from: Route,
         env: &mut Env<'_, B>,
         mut deliver: impl FnMut(Message<'_>),
     ) -> Verdict {
@@ -36,7 +36,10 @@ impl<B> Association<B> {
             return self.receive_reflected(packet, env);
         }
         self.heard_at = env.now;
-        self.heard_by(udp, env);
+        // An INIT ACK may come from an address that is not known yet.
+        let known = self.path_to(from.ends.remote.ip());
+        self.heard_from = known.unwrap_or(0);
+        self.heard_by(self.heard_from, from.udp, env);
         self.heard_in_shutdown(env);
         let mut brought = Brought::new(&self.inbound.arrivals);
         for chunk in packet.chunks() {
@@ -46,7 +49,7 @@ impl<B> Association<B> {
             }
             match &chunk {
                 Chunk::Data(data) => self.on_data(data, &mut brought, env, &mut deliver),
-                Chunk::InitAck(init) => self.on_init_ack(packet, init, env),
+                Chunk::InitAck(init) => self.on_init_ack(packet, init, from.ends.remote.ip(), env),
                 chunk => self.on_control(chunk, env),
             }
             if self.is_gone() {

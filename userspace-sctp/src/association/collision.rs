@@ -89,7 +89,7 @@ impl<B> Association<B> {
             .clear(|message| released.push_back(message.buffer));
         let seed = Seed {
             id: self.id,
-            route: self.route(),
+            route: self.paths[0].route(self.ends),
             tag: cookie.tags.local,
             tsn: cookie.local_tsn,
         };
@@ -105,8 +105,9 @@ impl<B> Association<B> {
         match self.state {
             State::CookieWait | State::CookieEchoed => {
                 // What went with a cookie had another tag of the peer's.
-                self.outbound.timed_out();
+                self.outbound.timed_out(0);
                 self.adopt(&Peer::of(cookie), env.config);
+                self.add_paths_of(cookie, env.config);
                 self.establish(env);
             }
             _ => self.tags.remote = cookie.tags.remote,

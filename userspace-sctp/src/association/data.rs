@@ -57,6 +57,7 @@ impl<B> Association<B> {
             return self.violated("a message is ordered, and none may be", env);
         }
         brought.data = true;
+        self.data_from = self.heard_from;
         brought.immediate |= data.immediate;
         if self.inbound.arrivals.look(data.tsn) != Arrival::New {
             // It is noted as a duplicate, if it is one.

@@ -112,8 +112,11 @@ impl<B> Association<B> {
     fn enter_closing(&mut self, state: State, env: &mut Env<'_, B>) {
         self.state = state;
         self.end_heartbeats();
-        self.timers.t3 = None;
-        self.timers.t2 = Some(env.now + self.path.rto.get());
+        for path in &mut self.paths {
+            path.timers.t3 = None;
+        }
+        let at = self.control_path();
+        self.timers.t2 = Some(env.now + self.paths[at].rto.get());
         self.send_shutdown();
     }
 
@@ -124,10 +127,11 @@ impl<B> Association<B> {
     }
 
     /// While the peer still sends data the shutdown has time (section 9.2).
-    pub(super) fn heard_in_shutdown(&mut self, env: &Env<'_, B>) {
+    pub(super) fn heard_in_shutdown(&mut self, env: &mut Env<'_, B>) {
         if self.state == State::ShutdownSent {
-            self.path.errors = 0;
-            self.timers.t2 = Some(env.now + self.path.rto.get());
+            self.peer_answers(self.heard_from, env);
+            let at = self.control_path();
+            self.timers.t2 = Some(env.now + self.paths[at].rto.get());
         }
     }
 

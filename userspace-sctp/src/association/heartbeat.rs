@@ -1,4 +1,4 @@
-//! Probes of a path that is idle (RFC 9260 section 8.3).
+//! Probes of a path that is idle, or that is not confirmed (RFC 9260 sections 5.4, 8.3).
 
 use userspace_net::Instant;
 
@@ -9,20 +9,12 @@ use crate::effects::Env;
 use crate::interface::State;
 use crate::packet::Writer;
 use crate::parameter::{self, Parameter};
+use crate::path::Heartbeat;
 use crate::random::Random;
 use crate::tlv::NoRoom;
 
 /// Bytes of a heartbeat's parameter: head, nonce, time.
-pub(super) const PARAMETER_LEN: usize = 20;
-
-/// The last heartbeat.
-#[derive(Debug, Default)]
-pub(super) struct Heartbeat {
-    /// What it says that nobody else can know, and when it was sent; until it is answered.
-    sent: Option<(u64, Instant)>,
-    /// Its timeout runs.
-    is_awaited: bool,
-}
+const PARAMETER_LEN: usize = 20;
 
 impl<B> Association<B> {
     /// The states in which heartbeats are sent and, with COOKIE-ECHOED, answered.
@@ -33,41 +25,66 @@ impl<B> Association<B> {
         )
     }
 
-    /// The next one goes after `HB.interval` and one timeout, half of it more or less.
-    pub(super) fn restart_heartbeat(&mut self, now: Instant, config: &Config, random: &mut Random) {
-        self.heartbeat.is_awaited = false;
-        self.timers.heartbeat = config.heartbeat_interval.map(|interval| {
-            let rto = self.path.rto.get();
+    /// The association is established. Paths that are not confirmed are probed at once.
+    pub(super) fn begin_heartbeats(&mut self, now: Instant, config: &Config, random: &mut Random) {
+        for at in 0..self.paths.len() {
+            self.restart_heartbeat(at, now, config, random);
+            let path = &mut self.paths[at];
+            if !path.is_confirmed && !path.is_withdrawn {
+                path.timers.heartbeat = Some(now);
+            }
+        }
+    }
+
+    /// The next one goes after `HB.interval` and one timeout, half of it more or less; after the timeout alone while
+    /// the path is not confirmed, up to `Path.Max.Retrans` times.
+    fn restart_heartbeat(&mut self, at: usize, now: Instant, config: &Config, random: &mut Random) {
+        let path = &mut self.paths[at];
+        path.heartbeat.is_awaited = false;
+        let rto = path.rto.get();
+        if path.is_withdrawn {
+            return;
+        }
+        if !path.is_confirmed && path.is_active {
+            path.timers.heartbeat = Some(now);
+            return;
+        }
+        path.timers.heartbeat = config.heartbeat_interval.map(|interval| {
             // The jitter is a part of 2^16.
             let jitter = rto * (random.number() & 0xffff) as u32 / 0x1_0000;
             now + interval + rto / 2 + jitter
         });
     }
 
-    pub(super) fn on_heartbeat_timer(&mut self, env: &mut Env<'_, B>) {
-        if self.heartbeat.is_awaited {
-            self.path.rto.back_off();
-            if !self.count_error(env) {
+    pub(super) fn on_heartbeat_timer(&mut self, at: usize, env: &mut Env<'_, B>) {
+        let path = &mut self.paths[at];
+        if path.heartbeat.is_awaited {
+            path.rto.back_off();
+            // Elsewhere it says nothing of the association (section 8.1).
+            let counts = at == self.data_path();
+            if !self.count_error(at, counts, env) {
                 return;
             }
-            self.restart_heartbeat(env.now, env.config, env.random);
-        } else if self.outbound.is_outstanding() {
+            self.restart_heartbeat(at, env.now, env.config, env.random);
+        } else if self.outbound.flight_on(at) > 0 {
             // Data probes the path.
-            self.restart_heartbeat(env.now, env.config, env.random);
+            self.restart_heartbeat(at, env.now, env.config, env.random);
         } else {
-            self.heartbeat.is_awaited = true;
-            self.pending.heartbeat = true;
-            self.timers.heartbeat = Some(env.now + self.path.rto.get());
+            path.heartbeat.is_awaited = true;
+            path.heartbeat.is_pending = true;
+            path.timers.heartbeat = Some(env.now + path.rto.get());
         }
     }
 
     pub(super) fn write_heartbeat(
         &mut self,
+        at: usize,
         writer: &mut Writer<'_>,
         env: &mut Env<'_, B>,
     ) -> Result<(), NoRoom> {
-        self.heartbeat.sent = Some(write_info(writer, env)?);
-        self.pending.heartbeat = false;
+        let heartbeat = &mut self.paths[at].heartbeat;
+        heartbeat.sent = Some(write_info(writer, env)?);
+        heartbeat.is_pending = false;
         Ok(())
     }
 
@@ -86,26 +103,32 @@ impl<B> Association<B> {
         if !self.has_heartbeats() || self.on_probe_ack(found, env) {
             return;
         }
-        let Some((_, sent)) = self
-            .heartbeat
-            .sent
-            .take_if(|(nonce, sent)| info(*nonce, *sent) == *found)
-        else {
+        let is_sent = |(nonce, sent): &(u64, Instant)| info(*nonce, *sent) == *found;
+        let is_its = |sent: Option<(u64, Instant)>| sent.as_ref().is_some_and(is_sent);
+        let at = self
+            .paths
+            .iter()
+            .position(|path| is_its(path.heartbeat.sent));
+        let Some(at) = at else {
             return;
         };
-        self.path
-            .measured(env.now, env.now.saturating_duration_since(sent));
-        self.peer_answers(env);
-        self.ask_mtu(env);
-        self.restart_heartbeat(env.now, env.config, env.random);
+        let path = &mut self.paths[at];
+        if let Some((_, sent)) = path.heartbeat.sent.take() {
+            path.measured(env.now, env.now.saturating_duration_since(sent));
+        }
+        path.is_confirmed = true;
+        self.peer_answers(at, env);
+        self.ask_mtu(at, env);
+        self.restart_heartbeat(at, env.now, env.config, env.random);
     }
 
     /// None is sent any more.
     pub(super) fn end_heartbeats(&mut self) {
-        self.timers.heartbeat = None;
-        self.pending.heartbeat = false;
-        self.heartbeat = Heartbeat::default();
-        self.end_probing();
+        for path in &mut self.paths {
+            path.heartbeat = Heartbeat::default();
+            path.probe = None;
+            (path.timers.heartbeat, path.timers.probe) = (None, None);
+        }
     }
 }
 

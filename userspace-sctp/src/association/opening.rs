@@ -1,10 +1,12 @@
 //! Set-up (RFC 9260 section 5.1): INIT, INIT ACK, COOKIE ECHO, COOKIE ACK.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use userspace_net::Instant;
 
 use super::{Association, Peer, Seed};
+use crate::addresses::Others;
 use crate::cause::Cause;
 use crate::chunk::{Init, InitError};
 use crate::config::Config;
@@ -65,6 +67,8 @@ impl<B> Association<B> {
     ) -> Self {
         let mut association = Self::new(seed, config, random, now);
         association.adopt(&Peer::of(cookie), config);
+        association.paths[0].is_confirmed = cookie.remote.ip() == association.ends.remote.ip();
+        association.add_paths_of(cookie, config);
         association.enter_established(now, config, random);
         association.pending.cookie_ack = true;
         association
@@ -75,7 +79,7 @@ impl<B> Association<B> {
         self.state = State::CookieWait;
         self.pending.init = true;
         self.opening.asked = now;
-        self.timers.t1 = Some(now + self.path.rto.get());
+        self.timers.t1 = Some(now + self.paths[0].rto.get());
     }
 
     /// Tells the layer above of an association of [`Association::passive`].
@@ -89,7 +93,7 @@ impl<B> Association<B> {
         self.timers.t1 = None;
         (self.pending.init, self.pending.cookie_echo) = (false, false);
         self.opening = Opening::default();
-        self.restart_heartbeat(now, config, random);
+        self.begin_heartbeats(now, config, random);
     }
 
     /// Establishes an association of [`Association::active`].
@@ -99,11 +103,12 @@ impl<B> Association<B> {
         self.event(env, Event::Established(self.agreed()));
     }
 
-    /// An INIT ACK with the association's tag: unexpected ones are discarded (section 5.2.3).
+    /// An INIT ACK from an address, with the association's tag: unexpected ones are discarded (section 5.2.3).
     pub(super) fn on_init_ack(
         &mut self,
         packet: &Packet<'_>,
         init: &Init<'_>,
+        source: IpAddr,
         env: &mut Env<'_, B>,
     ) {
         if self.state != State::CookieWait || packet.chunks().count() != 1 {
@@ -132,7 +137,13 @@ impl<B> Association<B> {
             }
         }
         match self.read_answer(init, env.config.adaptation) {
-            Ok(answer) => self.echo(init, &answer, env),
+            Ok(answer) => {
+                let limit = env.config.other_addresses();
+                let mut others = Others::of(init.parameters, self.ends, limit);
+                others.add(source, self.ends, limit);
+                self.add_paths(&others, env.config);
+                self.echo(init, &answer, env);
+            }
             Err(refusal) => self.refuse(env, init.tag, refusal),
         }
     }
@@ -164,7 +175,7 @@ impl<B> Association<B> {
             return Err((cause, "it speaks for another adaptation layer"));
         }
         // With its chunk's head it must fit a packet.
-        if HEADER_LEN + HEAD_LEN + padded(cookie.len()) > self.path.packet_max() {
+        if HEADER_LEN + HEAD_LEN + padded(cookie.len()) > self.paths[0].packet_max() {
             return Err((
                 Cause::OutOfResource,
                 "its State Cookie does not fit a packet",
@@ -197,12 +208,11 @@ impl<B> Association<B> {
         }
         // Reports that don't fit beside the cookie would have to wait for the COOKIE ACK (section 3.2.2).
         let cookie_len = HEAD_LEN + padded(answer.cookie.len());
-        if HEADER_LEN + cookie_len + self.pending.answers().len() > self.path.packet_max() {
+        if HEADER_LEN + cookie_len + self.pending.answers().len() > self.paths[0].packet_max() {
             self.pending.answered();
         }
         if self.opening.unanswered == 0 {
-            self.path
-                .measured(now, now.saturating_duration_since(self.opening.asked));
+            self.paths[0].measured(now, now.saturating_duration_since(self.opening.asked));
         }
         self.opening.cookie = answer.cookie.to_vec();
         // A peer that finds each cookie stale would else be asked for ever.
@@ -213,7 +223,7 @@ impl<B> Association<B> {
         self.state = State::CookieEchoed;
         self.pending.init = false;
         self.pending.cookie_echo = true;
-        self.timers.t1 = Some(now + self.path.rto.get());
+        self.timers.t1 = Some(now + self.paths[0].rto.get());
     }
 
     fn refuse(&mut self, env: &mut Env<'_, B>, tag: u32, (cause, why): Refusal<'_>) {
@@ -226,7 +236,7 @@ impl<B> Association<B> {
         if self.state == State::CookieEchoed {
             if self.opening.unanswered == 0 {
                 let rtt = env.now.saturating_duration_since(self.opening.asked);
-                self.path.measured(env.now, rtt);
+                self.paths[0].measured(env.now, rtt);
             }
             self.establish(env);
         }
@@ -240,7 +250,7 @@ impl<B> Association<B> {
         let rtt = env.now.saturating_duration_since(self.opening.asked);
         self.opening.preservative = Some(rtt + LIFE_MORE);
         self.pending.cookie_echo = false;
-        self.outbound.timed_out();
+        self.outbound.timed_out(0);
         self.tags.remote = 0;
         if self.count_unanswered(env) {
             self.ask(env.now);

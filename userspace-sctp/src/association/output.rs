@@ -8,8 +8,10 @@ use crate::chunk::{Chunk, Data, GapBlock, Init, Sack};
 use crate::effects::Env;
 use crate::inbound::arrivals::{DUPLICATES_MAX, RANGES_MAX};
 use crate::interface::Transmit;
-use crate::packet::{HEADER_LEN, Header, Writer};
+use crate::outbound::Next;
+use crate::packet::{HEADER_LEN, Writer};
 use crate::parameter::{self, Parameter, Parameters};
+use crate::path::Path;
 use crate::tlv::NoRoom;
 use crate::tsn::Tsn;
 
@@ -29,6 +31,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         !self.is_gone()
             && (self.pending.any()
                 || sack_is_due
+                || self.paths.iter().any(|path| path.heartbeat.is_pending)
                 || self.may_send_data()
                 || self.wanted_probe().is_some())
     }
@@ -38,41 +41,68 @@ impl<B: AsRef<[u8]>> Association<B> {
         if let Some(probe) = self.write_probe(out, env) {
             return Some(probe);
         }
-        let packet_max = self.path.packet_max();
-        let oversize = self.oversize().filter(|_| !self.pending.any());
+        let at = self.packet_path(env.now);
+        let packet_max = self.paths[at].packet_max();
+        let oversize = self.oversize(at).filter(|_| !self.pending.any());
         let limit = oversize.unwrap_or(packet_max).min(out.len());
-        let header = Header {
-            source: self.ends.local.port(),
-            destination: self.ends.remote.port(),
-            tag: if self.pending.init {
-                0
-            } else {
-                self.tags.remote
-            },
-        };
+        let is_init = self.pending.init;
+        let header = self.header(if is_init { 0 } else { self.tags.remote });
         let mut writer = Writer::new(&mut out[..limit], header).ok()?;
         // What does not fit stays where it is, for the next packet.
-        let _ = match self.pending.init {
+        let _ = match is_init {
             true => self.write_init(&mut writer, env),
-            false => self.write_chunks(&mut writer, env),
+            false => self.write_chunks(at, &mut writer, env),
         };
         let len = match writer.is_empty() {
             true => return None,
             false => writer.finish(),
         };
+        let path = &self.paths[at];
         Some(Transmit {
-            ends: self.ends,
-            udp: self.path.udp_ports(env.config),
+            ends: path.route(self.ends).ends,
+            udp: path.udp_ports(env.config),
             len,
-            fragment_to: self.path.mtu.fragment_to(len),
+            fragment_to: path.mtu.fragment_to(len),
         })
     }
 
+    /// The path of the next packet.
+    fn packet_path(&self, now: Instant) -> usize {
+        let is_pending = |path: &Path| path.heartbeat.is_pending;
+        let is_due = |due: Instant| due <= now;
+        if self.pending.init || self.pending.cookie_echo {
+            0
+        } else if self.pending.any() {
+            self.control_path()
+        } else if let Some(at) = self.paths.iter().position(is_pending) {
+            at
+        } else if self.inbound.acks.due().is_some_and(is_due) {
+            self.sack_path()
+        } else {
+            self.next_chunk().map_or(0, |(at, _)| at)
+        }
+    }
+
+    /// The path and the bytes of the next chunk.
+    fn next_chunk(&self) -> Option<(usize, usize)> {
+        let Next { bytes, lost } = self.outbound.peek(self.may_probe())?;
+        let at = match lost {
+            Some(lost) => self.path_again(lost),
+            None => self.data_path(),
+        };
+        Some((at, bytes))
+    }
+
+    /// The bytes of the next chunk, if it goes on this path.
+    fn next_bytes(&self, on: usize) -> Option<usize> {
+        self.next_chunk()
+            .and_then(|(at, bytes)| (at == on).then_some(bytes))
+    }
+
     /// The size of a packet for a chunk that was posted when the path took larger ones.
-    fn oversize(&self) -> Option<usize> {
-        let next = self.outbound.next_bytes(self.may_probe())?;
-        let needed = HEADER_LEN + next;
-        (needed > self.path.packet_max()).then_some(needed)
+    fn oversize(&self, at: usize) -> Option<usize> {
+        let needed = HEADER_LEN + self.next_bytes(at)?;
+        (needed > self.paths[at].packet_max()).then_some(needed)
     }
 
     fn write_init(&mut self, writer: &mut Writer<'_>, env: &Env<'_, B>) -> Result<(), NoRoom> {
@@ -102,6 +132,7 @@ impl<B: AsRef<[u8]>> Association<B> {
 
     fn write_chunks(
         &mut self,
+        at: usize,
         writer: &mut Writer<'_>,
         env: &mut Env<'_, B>,
     ) -> Result<(), NoRoom> {
@@ -110,6 +141,24 @@ impl<B: AsRef<[u8]>> Association<B> {
             self.pending.cookie_echo = false;
             self.write_early(writer, env)?;
         }
+        let is_control = at == self.control_path();
+        if is_control {
+            self.write_answers(writer)?;
+        }
+        if self.wants_sack(at, writer, env.now) {
+            self.write_sack(writer)?;
+        }
+        if is_control {
+            self.write_shutdown(writer)?;
+        }
+        if self.paths[at].heartbeat.is_pending {
+            self.write_heartbeat(at, writer, env)?;
+        }
+        self.write_data(at, writer, env)
+    }
+
+    /// What answers control chunks of the peer's.
+    fn write_answers(&mut self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         if self.pending.cookie_ack {
             writer.chunk(&Chunk::CookieAck)?;
             self.pending.cookie_ack = false;
@@ -118,9 +167,10 @@ impl<B: AsRef<[u8]>> Association<B> {
             writer.chunks(self.pending.answers())?;
             self.pending.answered();
         }
-        if self.wants_sack(writer, env.now) {
-            self.write_sack(writer)?;
-        }
+        Ok(())
+    }
+
+    fn write_shutdown(&mut self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         if self.pending.shutdown {
             let cumulative = self.inbound.arrivals.cumulative();
             writer.chunk(&Chunk::Shutdown { cumulative })?;
@@ -130,20 +180,17 @@ impl<B: AsRef<[u8]>> Association<B> {
             writer.chunk(&Chunk::ShutdownAck)?;
             self.pending.shutdown_ack = false;
         }
-        if self.pending.heartbeat {
-            self.write_heartbeat(writer, env)?;
-        }
-        self.write_data(writer, env)
+        Ok(())
     }
 
-    /// A SACK is due, or goes along with data that leaves room for it (section 6.1).
-    fn wants_sack(&self, writer: &Writer<'_>, now: Instant) -> bool {
+    /// A SACK is due on this path, or goes along with data that leaves room for it (section 6.1).
+    fn wants_sack(&self, at: usize, writer: &Writer<'_>, now: Instant) -> bool {
         let Some(due) = self.inbound.acks.due() else {
             return false;
         };
-        let next = || self.outbound.next_bytes(self.may_probe());
         let fits = |next| SACK_LEN + next <= writer.room();
-        due <= now || self.may_send_data() && next().is_some_and(fits)
+        let goes_along = || self.may_send_data() && self.next_bytes(at).is_some_and(fits);
+        at == self.sack_path() && (due <= now || goes_along())
     }
 
     /// As many blocks as fit, then as many duplicates (section 6.7).
@@ -181,37 +228,51 @@ impl<B: AsRef<[u8]>> Association<B> {
 
     /// Whether a packet with data may go.
     fn may_send_data(&self) -> bool {
-        if !self.sends_data() || self.outbound.next_bytes(self.may_probe()).is_none() {
+        let Some((at, _)) = self.next_chunk().filter(|_| self.sends_data()) else {
             return false;
-        }
-        let allowed = self.path.congestion.may_send(self.outbound.flight()) && self.burst > 0;
-        allowed || self.fast && self.outbound.has_lost()
+        };
+        self.is_allowed(at) || self.paths[at].fast && self.outbound.has_lost()
+    }
+
+    /// The congestion window of a path takes another packet, and the burst.
+    fn is_allowed(&self, at: usize) -> bool {
+        let flight = self.outbound.flight_on(at);
+        self.paths[at].congestion.may_send(flight) && self.burst > 0
     }
 
     /// Chunks until the packet is full. The congestion window was looked at for the packet, which may exceed it (rule
     /// B of section 6.1); a fast retransmission without room in it takes lost chunks alone.
-    fn write_data(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
+    fn write_data(
+        &mut self,
+        at: usize,
+        writer: &mut Writer<'_>,
+        env: &mut Env<'_, B>,
+    ) -> Result<(), NoRoom> {
         let now = env.now;
-        if !self.may_send_data() {
+        if !self.may_send_data() || self.next_bytes(at).is_none() {
             return Ok(());
         }
-        let flight = self.outbound.flight();
-        let is_allowed = self.path.congestion.may_send(flight) && self.burst > 0;
-        self.path.sends(now, !self.outbound.is_outstanding());
-        let (mut is_any, mut has_earliest) = (false, false);
-        while let Some(bytes) = self.outbound.next_bytes(self.may_probe()) {
+        let is_allowed = self.is_allowed(at);
+        let is_idle = self.outbound.outstanding_on(at) == 0;
+        self.paths[at].sends(now, is_idle);
+        let (mut first, mut has_earliest) = (None, is_idle);
+        while let Some(bytes) = self.next_bytes(at) {
             let is_lost = self.outbound.has_lost();
             if bytes > writer.room() || !(is_allowed || is_lost) {
                 break;
             }
-            has_earliest |= self.write_next(writer, env)? == Some(self.outbound.earliest());
-            is_any = true;
+            let Some(tsn) = self.write_next(at, writer, env)? else {
+                break;
+            };
+            has_earliest |= tsn == self.outbound.earliest();
+            first = first.or(Some(tsn));
         }
-        if has_earliest {
-            self.probing.carried(self.outbound.earliest(), writer.len());
-        }
-        if is_any {
-            self.fast = false;
+        if let Some(first) = first {
+            let path = &mut self.paths[at];
+            path.fast = false;
+            if has_earliest {
+                path.carried = Some((first, writer.len()));
+            }
             self.burst = self.burst.saturating_sub(1);
             self.arm_t3(now);
         }
@@ -222,10 +283,10 @@ impl<B: AsRef<[u8]>> Association<B> {
     /// One that was not answered may have been too large for the path: the next one is as small as can be.
     fn write_early(&mut self, writer: &mut Writer<'_>, env: &mut Env<'_, B>) -> Result<(), NoRoom> {
         while self.opening.unanswered == 0
-            && let Some(bytes) = self.outbound.next_bytes(false)
-            && bytes <= writer.room()
+            && let Some(next) = self.outbound.peek(false)
+            && next.bytes <= writer.room()
         {
-            self.write_next(writer, env)?;
+            self.write_next(0, writer, env)?;
         }
         Ok(())
     }
@@ -233,12 +294,13 @@ impl<B: AsRef<[u8]>> Association<B> {
     /// Writes the next chunk, which fits; gives its TSN.
     fn write_next(
         &mut self,
+        at: usize,
         writer: &mut Writer<'_>,
         env: &mut Env<'_, B>,
     ) -> Result<Option<Tsn>, NoRoom> {
         let now = env.now;
         let is_probe = self.may_probe() && self.outbound.needs_probe();
-        let Some(transmission) = self.outbound.transmit(now, is_probe) else {
+        let Some(transmission) = self.outbound.transmit(now, is_probe, at) else {
             return Ok(None);
         };
         if is_probe {
@@ -247,9 +309,9 @@ impl<B: AsRef<[u8]>> Association<B> {
         env.effects.counters.chunks_out += 1;
         if transmission.again {
             env.effects.counters.retransmits += 1;
-            self.path.sent_again(now);
+            self.paths[at].sent_again(now);
             if transmission.tsn == self.outbound.earliest() {
-                self.timers.t3 = None;
+                self.paths[at].timers.t3 = None;
             }
         }
         let Some(message) = self.outbound.buffer(transmission.tsn) else {
@@ -271,15 +333,22 @@ impl<B: AsRef<[u8]>> Association<B> {
 }
 
 impl<B> Association<B> {
-    /// T3-rtx runs as long as something is outstanding, or a closed window is to be probed.
+    /// T3-rtx of a path runs as long as something is outstanding there, or a closed window is to be probed.
     pub(super) fn arm_t3(&mut self, now: Instant) {
-        let is_wanted = self.sends_data()
-            && (self.outbound.is_outstanding()
-                || self.outbound.needs_probe() && self.window_probe == WindowProbe::None);
-        self.timers.t3 = match (is_wanted, self.timers.t3) {
-            (false, _) => None,
-            (true, Some(at)) => Some(at),
-            (true, None) => Some(now + self.path.rto.get()),
-        };
+        let waits_for_window =
+            self.outbound.needs_probe() && self.window_probe == WindowProbe::None;
+        let data_path = self.data_path();
+        for at in 0..self.paths.len() {
+            let is_outstanding = self.outbound.flight_on(at) > 0
+                || self.outbound.outstanding_on(at) > 0 && self.outbound.flight() == 0;
+            let is_wanted =
+                self.sends_data() && (is_outstanding || waits_for_window && at == data_path);
+            let path = &mut self.paths[at];
+            path.timers.t3 = match (is_wanted, path.timers.t3) {
+                (false, _) => None,
+                (true, Some(at)) => Some(at),
+                (true, None) => Some(now + path.rto.get()),
+            };
+        }
     }
 }

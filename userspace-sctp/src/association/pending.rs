@@ -16,9 +16,9 @@ pub(super) struct Pending {
     pub(super) cookie_ack: bool,
     pub(super) shutdown: bool,
     pub(super) shutdown_ack: bool,
-    pub(super) heartbeat: bool,
     /// HEARTBEAT ACKs and ERRORs, written.
     answers: Vec<u8>,
+    has_errors: bool,
     room: usize,
 }
 
@@ -31,8 +31,8 @@ impl Pending {
             cookie_ack: false,
             shutdown: false,
             shutdown_ack: false,
-            heartbeat: false,
             answers: Vec::with_capacity(room),
+            has_errors: false,
             room,
         }
     }
@@ -42,20 +42,23 @@ impl Pending {
     pub(super) fn resize(&mut self, packet_max: usize) {
         self.room = packet_max - HEADER_LEN;
         if self.answers.len() > self.room {
-            self.answers.clear();
+            self.answered();
         }
     }
 
     pub(super) fn any(&self) -> bool {
+        self.has_flag() || !self.answers.is_empty()
+    }
+
+    fn has_flag(&self) -> bool {
         let flags = [
             self.init,
             self.cookie_echo,
             self.cookie_ack,
             self.shutdown,
             self.shutdown_ack,
-            self.heartbeat,
         ];
-        flags.contains(&true) || !self.answers.is_empty()
+        flags.contains(&true)
     }
 
     pub(super) fn answers(&self) -> &[u8] {
@@ -64,6 +67,12 @@ impl Pending {
 
     pub(super) fn answered(&mut self) {
         self.answers.clear();
+        self.has_errors = false;
+    }
+
+    /// All of it may go to an address that is not confirmed (section 5.4).
+    pub(super) fn has_only_heartbeat_acks(&self) -> bool {
+        !self.has_flag() && !self.has_errors
     }
 
     pub(super) fn heartbeat_ack(&mut self, info: &[u8]) {
@@ -77,6 +86,7 @@ impl Pending {
         if writer.put(cause).is_ok() {
             let len = writer.finish();
             let causes = Causes::new(&causes[..len]);
+            self.has_errors = true;
             self.put(&Chunk::Error(causes), self.room.saturating_sub(SPARE));
         }
     }

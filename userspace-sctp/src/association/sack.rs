@@ -21,7 +21,8 @@ impl<B> Association<B> {
             return;
         }
         self.is_answered = true;
-        let recovering = self.path.congestion.is_in_fast_recovery();
+        let mut paths = self.paths.iter();
+        let recovering = paths.any(|path| path.congestion.is_in_fast_recovery());
         let released = &mut env.effects.released;
         let outcome = self.outbound.sack(
             env.now,
@@ -54,20 +55,26 @@ impl<B> Association<B> {
             return self.violated("it acknowledges what was not sent", env);
         };
         self.burst = env.config.max_burst;
-        let congestion = &mut self.path.congestion;
-        congestion.acknowledged(cumulative, outcome.acknowledged);
-        let is_first_loss = outcome.lost && congestion.lost(self.outbound.highest());
-        self.fast = (self.fast || is_first_loss) && self.outbound.has_lost();
-        if let Some(rtt) = outcome.rtt {
-            self.path.measured(env.now, rtt);
+        let highest = self.outbound.highest();
+        for at in 0..self.paths.len() {
+            let path = &mut self.paths[at];
+            let acknowledged = outcome.acknowledged[at];
+            path.congestion.acknowledged(cumulative, acknowledged);
+            let is_first_loss = outcome.lost[at] && path.congestion.lost(highest);
+            path.fast = (path.fast || is_first_loss) && self.outbound.has_lost();
+            if outcome.earliest[at] {
+                path.timers.t3 = None;
+            }
+            if acknowledged.bytes > 0 {
+                self.peer_answers(at, env);
+            }
+            if outcome.earliest[at] {
+                self.window_probe = WindowProbe::None;
+                self.ask_mtu(at, env);
+            }
         }
-        if outcome.acknowledged.bytes > 0 {
-            self.peer_answers(env);
-        }
-        if outcome.earliest {
-            self.timers.t3 = None;
-            self.window_probe = WindowProbe::None;
-            self.ask_mtu(env);
+        if let Some((at, rtt)) = outcome.rtt {
+            self.paths[at].measured(env.now, rtt);
         }
         if self.window_probe == WindowProbe::Due && !self.outbound.needs_probe() {
             self.window_probe = WindowProbe::None;

@@ -6,37 +6,25 @@ use super::{Association, WindowProbe};
 use crate::cause::Cause;
 use crate::effects::Env;
 use crate::interface::{Event, Failure, State};
+use crate::outbound::Lost;
 
 /// T5-shutdown-guard, in times of `RTO.Max`.
 pub(super) const GUARD: u32 = 5;
 
-/// The timers of an association, under the RFC's names.
+/// The timers of an association but for those of its paths, under the RFC's names.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// T1-init and T1-cookie.
     pub(super) t1: Option<Instant>,
     /// T2-shutdown.
     pub(super) t2: Option<Instant>,
-    /// T3-rtx.
-    pub(super) t3: Option<Instant>,
     /// T5-shutdown-guard.
     pub(super) t5: Option<Instant>,
-    /// The next heartbeat, or the end of the wait for the last one.
-    pub(super) heartbeat: Option<Instant>,
-    /// PROBE_TIMER of RFC 8899: the end of the wait for the answer to a probe of the path's MTU.
-    pub(super) probe: Option<Instant>,
 }
 
 impl Timers {
     pub(super) fn next(&self) -> Option<Instant> {
-        let all = [
-            self.t1,
-            self.t2,
-            self.t3,
-            self.t5,
-            self.heartbeat,
-            self.probe,
-        ];
+        let all = [self.t1, self.t2, self.t5];
         all.into_iter().flatten().min()
     }
 }
@@ -61,14 +49,19 @@ impl<B> Association<B> {
         if expired(&mut self.timers.t2, now) {
             self.on_t2(env);
         }
-        if expired(&mut self.timers.t3, now) {
-            self.on_t3(env);
-        }
-        if expired(&mut self.timers.heartbeat, now) {
-            self.on_heartbeat_timer(env);
-        }
-        if expired(&mut self.timers.probe, now) {
-            self.on_probe_timer(now);
+        for at in 0..self.paths.len() {
+            if expired(&mut self.paths[at].timers.t3, now) {
+                self.on_t3(at, env);
+            }
+            if self.is_gone() {
+                return;
+            }
+            if expired(&mut self.paths[at].timers.heartbeat, now) {
+                self.on_heartbeat_timer(at, env);
+            }
+            if expired(&mut self.paths[at].timers.probe, now) {
+                self.on_probe_timer(at, now);
+            }
         }
     }
 
@@ -76,26 +69,33 @@ impl<B> Association<B> {
         if !self.count_unanswered(env) {
             return;
         }
-        self.path.rto.back_off();
-        self.timers.t1 = Some(env.now + self.path.rto.get());
+        let rto = &mut self.paths[0].rto;
+        rto.back_off();
+        self.timers.t1 = Some(env.now + rto.get());
         match self.state {
             State::CookieWait => self.pending.init = true,
             _ => {
                 self.pending.cookie_echo = true;
-                self.outbound.timed_out();
+                self.outbound.timed_out(0);
             }
         }
     }
 
     fn on_t2(&mut self, env: &mut Env<'_, B>) {
-        self.path.rto.back_off();
-        if self.count_error(env) {
-            self.timers.t2 = Some(env.now + self.path.rto.get());
+        let at = self.control_path();
+        self.paths[at].rto.back_off();
+        if self.count_error(at, true, env) {
+            let next = self.path_again(Lost {
+                path: at,
+                timed_out: true,
+            });
+            self.heard_from = next;
+            self.timers.t2 = Some(env.now + self.paths[next].rto.get());
             self.send_shutdown();
         }
     }
 
-    fn on_t3(&mut self, env: &mut Env<'_, B>) {
+    fn on_t3(&mut self, at: usize, env: &mut Env<'_, B>) {
         self.burst = env.config.max_burst;
         if !self.outbound.is_outstanding() {
             // It waited for the window to open.
@@ -107,39 +107,49 @@ impl<B> Association<B> {
         let is_probed = self.window_probe == WindowProbe::Sent && self.is_answered;
         self.is_answered = false;
         if is_probed {
-            self.path.mtu.answered();
+            self.paths[at].mtu.answered();
         } else {
-            if !self.count_error(env) {
+            if !self.count_error(at, true, env) {
                 return;
             }
-            self.doubt_mtu(env);
+            self.doubt_mtu(at, env);
         }
         env.effects.counters.timeouts += 1;
-        self.path.congestion.timed_out();
-        self.path.rto.back_off();
-        self.outbound.timed_out();
-        self.fast = false;
+        let path = &mut self.paths[at];
+        path.congestion.timed_out();
+        path.rto.back_off();
+        path.fast = false;
+        self.outbound.timed_out(at);
         self.arm_t3(env.now);
     }
 
-    /// The peer did not answer (section 8.1). `false`: for too long, and the association is gone.
-    pub(super) fn count_error(&mut self, env: &mut Env<'_, B>) -> bool {
-        self.path.errors += 1;
-        if self.path.errors > env.config.association_max_retrans {
+    /// The peer did not answer on a path (sections 8.1, 8.2); `counts`: for the association too. `false`: for too long,
+    /// and the association is gone.
+    pub(super) fn count_error(&mut self, at: usize, counts: bool, env: &mut Env<'_, B>) -> bool {
+        self.errors += u32::from(counts);
+        if self.errors > env.config.association_max_retrans {
             self.fail(env, Failure::Unreachable);
             return false;
         }
-        if self.path.errors == env.config.path_max_retrans + 1 {
-            self.event(env, Event::PathDown);
+        let path = &mut self.paths[at];
+        path.errors = path.errors.saturating_add(1);
+        if path.is_active && path.errors > env.config.path_max_retrans {
+            path.is_active = false;
+            let remote = path.remote;
+            self.event(env, Event::PathDown { remote });
         }
         true
     }
 
-    /// The peer has answered.
-    pub(super) fn peer_answers(&mut self, env: &mut Env<'_, B>) {
-        if self.path.errors > env.config.path_max_retrans {
-            self.event(env, Event::PathUp);
+    /// The peer has answered on a path.
+    pub(super) fn peer_answers(&mut self, at: usize, env: &mut Env<'_, B>) {
+        self.errors = 0;
+        let path = &mut self.paths[at];
+        path.errors = 0;
+        if !path.is_active {
+            path.is_active = true;
+            let remote = path.remote;
+            self.event(env, Event::PathUp { remote });
         }
-        self.path.errors = 0;
     }
 }

@@ -1,3 +1,4 @@
+use crate::addresses::Others;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -20,6 +21,7 @@ fn state() -> State {
         lifespan: LIFESPAN,
         local: end("198.18.0.1:7471"),
         remote: end("198.18.0.2:40000"),
+        others: Others::default(),
         tags: Tags {
             local: 1,
             remote: u32::MAX,

@@ -22,7 +22,7 @@ fn sent(posted: u32) -> Outbound<u32> {
     let mut outbound = Outbound::new(FIRST, WINDOW, 64);
     for number in 0..posted {
         assert_eq!(outbound.post(number, BYTES), Ok(tsn(number)));
-        let transmission = outbound.transmit(Instant::ZERO, false);
+        let transmission = outbound.transmit(Instant::ZERO, false, 0);
         assert_eq!(
             transmission,
             Some(Transmission {
@@ -57,7 +57,7 @@ fn try_sack(
 fn again(outbound: &mut Outbound<u32>) -> Vec<u32> {
     let mut numbers = Vec::new();
     while outbound.has_lost() {
-        let Transmission { tsn, again, .. } = outbound.transmit(NOW, false).unwrap();
+        let Transmission { tsn, again, .. } = outbound.transmit(NOW, false, 0).unwrap();
         assert!(again);
         numbers.push(tsn.since(FIRST));
     }
@@ -75,43 +75,43 @@ fn a_cumulative_tsn_gives_buffers_back_and_measures() {
     assert_eq!(released, [0, 1, 2]);
     assert_eq!(outbound.flight(), BYTES);
     assert_eq!(
-        (outcome.rtt, outcome.earliest, outcome.lost),
+        (outcome.rtt, outcome.earliest[0], outcome.lost[0]),
         (
-            Some(NOW.saturating_duration_since(Instant::ZERO)),
+            Some((0, NOW.saturating_duration_since(Instant::ZERO))),
             true,
             false
         )
     );
-    let acknowledged = outcome.acknowledged;
+    let acknowledged = outcome.acknowledged[0];
     assert_eq!(
         (acknowledged.bytes, acknowledged.flight_before),
         (3 * BYTES, 4 * BYTES)
     );
     assert!(acknowledged.advances && !acknowledged.all);
-    assert!(sack(&mut outbound, 4, &[]).acknowledged.all);
+    assert!(sack(&mut outbound, 4, &[]).acknowledged[0].all);
     assert!(outbound.is_empty() && !outbound.is_outstanding());
 }
 
 #[test]
 fn what_is_reported_missing_three_times_is_sent_again_once() {
     let mut outbound = sent(10);
-    assert!(!sack(&mut outbound, 1, &[(3, 3)]).lost);
-    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost);
+    assert!(!sack(&mut outbound, 1, &[(3, 3)]).lost[0]);
+    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost[0]);
     // A SACK that acknowledges nothing new reports nothing missing.
-    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost);
+    assert!(!sack(&mut outbound, 1, &[(3, 4)]).lost[0]);
     let outcome = sack(&mut outbound, 1, &[(3, 5)]);
-    assert!(outcome.lost);
+    assert!(outcome.lost[0]);
     assert_eq!(again(&mut outbound), [1, 2]);
     for last in 6..10 {
         assert!(
-            !sack(&mut outbound, 1, &[(3, last)]).lost,
+            !sack(&mut outbound, 1, &[(3, last)]).lost[0],
             "it had its fast retransmission"
         );
     }
     // The others were acknowledged, and only what came again is news.
     let outcome = sack(&mut outbound, 10, &[]);
     assert_eq!(
-        (outcome.acknowledged.bytes, outcome.rtt),
+        (outcome.acknowledged[0].bytes, outcome.rtt),
         (2 * BYTES, None),
         "Karn's rule"
     );
@@ -146,7 +146,7 @@ fn blocks_count_up_to_the_first_that_is_out_of_order() {
     for wrong in [(1, 1), (5, 5), (9, 8), (4, 6)] {
         let mut outbound = sent(10);
         let outcome = sack(&mut outbound, 0, &[(2, 2), (5, 5), wrong, (9, 9)]);
-        assert_eq!(outcome.acknowledged.bytes, 2 * BYTES, "{wrong:?}");
+        assert_eq!(outcome.acknowledged[0].bytes, 2 * BYTES, "{wrong:?}");
     }
 }
 
@@ -154,12 +154,12 @@ fn blocks_count_up_to_the_first_that_is_out_of_order() {
 fn a_timeout_sends_all_again_that_is_not_acknowledged() {
     let mut outbound = sent(5);
     sack(&mut outbound, 1, &[(3, 3)]);
-    outbound.timed_out();
+    outbound.timed_out(0);
     assert_eq!(outbound.flight(), 0);
     assert_eq!(again(&mut outbound), [1, 2, 4]);
     assert_eq!(outbound.flight(), 3 * BYTES);
     // They may be lost a second time.
-    outbound.timed_out();
+    outbound.timed_out(0);
     assert_eq!(again(&mut outbound), [1, 2, 4]);
 }
 
@@ -171,7 +171,7 @@ fn what_the_peer_takes_back_is_in_flight_again() {
     assert_eq!(outbound.flight(), 2 * BYTES);
     sack(&mut outbound, 0, &[(3, 3)]);
     assert_eq!(outbound.flight(), 3 * BYTES);
-    outbound.timed_out();
+    outbound.timed_out(0);
     assert_eq!(again(&mut outbound), [0, 1, 2]);
 }
 
@@ -207,8 +207,8 @@ fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
     for number in 0..4 {
         outbound.post(number, BYTES).unwrap();
     }
-    assert!(outbound.transmit(NOW, false).is_some());
-    assert_eq!(outbound.transmit(NOW, false), None, "50 bytes are left");
+    assert!(outbound.transmit(NOW, false, 0).is_some());
+    assert_eq!(outbound.transmit(NOW, false, 0), None, "50 bytes are left");
     let closed = |outbound: &mut Outbound<u32>, cumulative| {
         let none = std::iter::empty();
         outbound
@@ -217,18 +217,21 @@ fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
     };
     closed(&mut outbound, tsn(0));
     assert!(outbound.needs_probe());
-    assert_eq!(outbound.transmit(NOW, false), None);
-    assert_eq!(outbound.transmit(NOW, true).map(|t| t.tsn), Some(tsn(1)));
-    assert_eq!(outbound.transmit(NOW, true), None, "one probe");
+    assert_eq!(outbound.transmit(NOW, false, 0), None);
+    assert_eq!(outbound.transmit(NOW, true, 0).map(|t| t.tsn), Some(tsn(1)));
+    assert_eq!(outbound.transmit(NOW, true, 0), None, "one probe");
     // What is sent again needs no window.
-    outbound.timed_out();
-    assert_eq!(outbound.next_bytes(false), Some(BYTES));
+    outbound.timed_out(0);
+    assert_eq!(outbound.peek(false).map(|next| next.bytes), Some(BYTES));
     assert_eq!(
-        outbound.transmit(NOW, false).map(|t| (t.tsn, t.again)),
+        outbound.transmit(NOW, false, 0).map(|t| (t.tsn, t.again)),
         Some((tsn(1), true))
     );
     sack(&mut outbound, 2, &[]);
-    assert_eq!(outbound.transmit(NOW, false).map(|t| t.tsn), Some(tsn(2)));
+    assert_eq!(
+        outbound.transmit(NOW, false, 0).map(|t| t.tsn),
+        Some(tsn(2))
+    );
 }
 
 /// RFC 9260 section 6.2.1, rule B.
@@ -238,11 +241,11 @@ fn what_is_lost_gives_its_room_of_the_peers_window_back() {
     for number in 0..3 {
         outbound.post(number, BYTES).unwrap();
     }
-    while outbound.transmit(NOW, false).is_some() {}
+    while outbound.transmit(NOW, false, 0).is_some() {}
     assert_eq!(outbound.flight(), 2 * BYTES);
-    outbound.timed_out();
+    outbound.timed_out(0);
     assert_eq!(again(&mut outbound), [0, 1]);
-    assert_eq!(outbound.transmit(NOW, false), None);
+    assert_eq!(outbound.transmit(NOW, false, 0), None);
 }
 
 /// RFC 9260 section 3.3.8 (RFC9260-3.3.8-2).
@@ -253,7 +256,7 @@ fn a_shutdown_acknowledges_and_takes_nothing_back() {
     let flight = outbound.flight();
     let mut released = Vec::new();
     let outcome = outbound.shutdown(NOW, tsn(1), |buffer| released.push(buffer));
-    assert!(outcome.unwrap().earliest);
+    assert!(outcome.unwrap().earliest[0]);
     assert_eq!((released, outbound.flight()), (vec![1], flight - BYTES));
     assert_eq!(
         outbound.shutdown(NOW, tsn(0), |_| {}),
@@ -262,7 +265,7 @@ fn a_shutdown_acknowledges_and_takes_nothing_back() {
     );
     assert!(outbound.shutdown(NOW, tsn(5), |_| {}).is_err());
     let outcome = outbound.shutdown(NOW, tsn(4), |_| {}).unwrap();
-    assert!(outcome.acknowledged.all && outbound.is_empty());
+    assert!(outcome.acknowledged[0].all && outbound.is_empty());
 }
 
 #[test]
@@ -292,10 +295,10 @@ fn what_is_sent_next_is_found_however_many_are_posted() {
     }
     let began = std::time::Instant::now();
     for _ in 0..count {
-        outbound.transmit(NOW, false).unwrap();
+        outbound.transmit(NOW, false, 0).unwrap();
     }
     // Of what is lost the peer has some in the middle.
-    outbound.timed_out();
+    outbound.timed_out(0);
     sack(&mut outbound, 0, &[(10_000, 60_000)]);
     assert_eq!(again(&mut outbound).len(), count - 50_001);
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -308,13 +311,13 @@ fn the_lowest_tsns_are_sent_again_first() {
     for last in [6, 7, 8] {
         sack(&mut outbound, 2, &[(3, 3), (6, last)]);
     }
-    let next = |outbound: &mut Outbound<u32>| outbound.transmit(NOW, false).map(|t| t.tsn);
+    let next = |outbound: &mut Outbound<u32>| outbound.transmit(NOW, false, 0).map(|t| t.tsn);
     assert_eq!(next(&mut outbound), Some(tsn(2)));
     // It comes while 4 and 5 wait.
     sack(&mut outbound, 4, &[(6, 8)]);
     assert_eq!(next(&mut outbound), Some(tsn(4)));
     // What is lost anew goes before what waits.
-    outbound.timed_out();
+    outbound.timed_out(0);
     assert_eq!(again(&mut outbound), [4, 5, 9, 10, 11]);
 }
 
@@ -336,12 +339,12 @@ proptest! {
             prop_assert!(rounds < 2000);
             let lost = outbound.chunks.iter().position(|chunk| chunk.state == State::Lost);
             prop_assert!(lost.is_none() || lost == outbound.next(false), "the lowest TSN goes first");
-            match outbound.transmit(NOW, false) {
+            match outbound.transmit(NOW, false, 0) {
                 Some(transmission) if losses.next() == Some(false) => {
                     arrivals.take(transmission.tsn);
                 }
                 Some(_) => continue,
-                None => outbound.timed_out(),
+                None => outbound.timed_out(0),
             }
             if losses.next() == Some(true) {
                 continue;

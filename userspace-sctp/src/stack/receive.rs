@@ -6,13 +6,14 @@ use std::num::NonZeroU64;
 use userspace_net::Instant;
 
 use super::{Stack, is_end};
+use crate::addresses::Others;
 use crate::association::{Answering, Association, Collision, Seed, Verdict};
 use crate::cause::Cause;
 use crate::cause::{self, Causes};
 use crate::chunk::{Chunk, Init};
 use crate::cookie::Returned;
 use crate::effects::Env;
-use crate::interface::{AssocId, Ends, Message, Route};
+use crate::interface::{AssocId, Ends, Message, Route, State};
 use crate::packet::{Packet, verify};
 use crate::parameter::{Parameter, Parameters};
 use crate::stateless::{Listening, answer_init, answer_stranger};
@@ -66,6 +67,40 @@ impl<B: AsRef<[u8]>> Stack<B> {
         }
     }
 
+    /// The association is found by all addresses of its peer, but for those that another one has.
+    fn learn_addresses(&mut self, id: AssocId) {
+        let Some(association) = self.associations.get_mut(id) else {
+            return;
+        };
+        let Some(aliases) = association.new_aliases() else {
+            return;
+        };
+        self.associations.set_aliases(id, aliases.clone());
+        let is_its = |ends: &Ends| self.associations.find(ends) == Some(id);
+        let its: Vec<Ends> = aliases.into_iter().filter(is_its).collect();
+        if let Some(association) = self.associations.get_mut(id) {
+            association.keep_paths(|ends| its.contains(ends));
+        }
+    }
+
+    /// Takes an address from an association whose peer claims it and was not found there, for somebody else, who does not
+    /// list that peer's first address.
+    pub(super) fn release_claim(&mut self, now: Instant, ends: &Ends, listed: Parameters<'_>) {
+        let Some(id) = self.associations.find(ends) else {
+            return;
+        };
+        let association = self.associations.get_mut(id);
+        let association = association.filter(|association| {
+            let first = association.ends().remote.ip();
+            let mut listed = listed.iter();
+            !listed.any(|parameter| parameter == Parameter::Address(first))
+        });
+        if association.is_some_and(|association| association.withdraw(ends.remote.ip())) {
+            self.learn_addresses(id);
+            self.settle(id, now);
+        }
+    }
+
     /// A packet of an association's ends.
     fn receive_for(
         &mut self,
@@ -78,8 +113,8 @@ impl<B: AsRef<[u8]>> Stack<B> {
         let Some((association, mut env)) = self.at(id, now) else {
             return;
         };
-        let verdict =
-            association.receive(packet, route.udp, &mut env, |message| deliver(id, message));
+        let verdict = association.receive(packet, route, &mut env, |message| deliver(id, message));
+        self.learn_addresses(id);
         self.settle(id, now);
         match verdict {
             Verdict::Taken => {}
@@ -112,6 +147,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// Nothing is kept of an INIT, whatever there is already.
     fn receive_init(&mut self, now: Instant, route: Route, packet: &Packet<'_>, init: &Init<'_>) {
         let ends = route.ends;
+        self.release_claim(now, &ends, init.parameters);
         let mut numbers = (None, None);
         if let Some(id) = self.associations.find(&ends) {
             // What is not alone, or has a tag, touches no association (section 12.3).
@@ -122,7 +158,8 @@ impl<B: AsRef<[u8]>> Stack<B> {
             let Some(association) = self.associations.get_mut(id) else {
                 return;
             };
-            let current = association.route().udp;
+            let remote = ends.remote.ip();
+            let current = association.route_to(remote).and_then(|to| to.udp);
             if current != route.udp {
                 let cause = Cause::RestartWithNewPort {
                     current: current.unwrap_or(0),
@@ -130,24 +167,60 @@ impl<B: AsRef<[u8]>> Stack<B> {
                 };
                 return self.refuse_restart(now, route, packet, init, &cause);
             }
+            let others = Others::of(init.parameters, ends, self.config.other_addresses());
+            let mut new = others.iter();
+            let new = new.find(|address| association.path_to(*address).is_none());
+            // Before the INIT ACK only one address of the peer is known.
+            if let Some(new) = new.filter(|_| association.state() != State::CookieWait) {
+                return self.refuse_address(now, route, new, packet, init);
+            }
             match association.on_init() {
                 Answering::InitAck { own, tie } => numbers = (own, tie),
                 Answering::Nothing => return self.settle(id, now),
             }
-        } else if self.named_in(&ends, init.parameters).is_some() {
-            return self.refuse_address(now, route, packet, init);
+        } else if let Some(id) = self.named_in(&ends, init.parameters) {
+            return self.receive_init_for(now, id, route, packet, init);
         } else if !self.is_listening(ends.local) {
             return self.receive_stranger(now, route, packet);
         }
         self.answer(now, route, packet, init, numbers);
     }
 
+    /// An INIT from an address that is new to the association that it names (section 5.1.2).
+    fn receive_init_for(
+        &mut self,
+        now: Instant,
+        id: AssocId,
+        route: Route,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+    ) {
+        let new = route.ends.remote.ip();
+        let association = self.associations.get_mut(id);
+        let asking = association.filter(|of| of.state() == State::CookieWait);
+        let Some(association) = asking.filter(|_| self.config.other_addresses() > 0) else {
+            return self.refuse_address(now, route, new, packet, init);
+        };
+        // Both have asked. The answer goes to the address that the layer above has named (section 5.2.1).
+        let first = association.route();
+        if let Answering::InitAck { own, tie } = association.on_init() {
+            self.answer(now, first, packet, init, (own, tie));
+        }
+    }
+
     /// An association would get another address (sections 5.2.1, 5.2.2).
-    fn refuse_address(&mut self, now: Instant, route: Route, packet: &Packet<'_>, init: &Init<'_>) {
+    fn refuse_address(
+        &mut self,
+        now: Instant,
+        route: Route,
+        new: IpAddr,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+    ) {
         let mut bytes = [0; 20];
         let mut writer = crate::parameter::Writer::new(&mut bytes);
         // It fits.
-        let _ = writer.put(&Parameter::Address(route.ends.remote.ip()));
+        let _ = writer.put(&Parameter::Address(new));
         let len = writer.finish();
         let cause = Cause::RestartWithNewAddresses(&bytes[..len]);
         self.refuse_restart(now, route, packet, init, &cause);
@@ -189,6 +262,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             secret: &self.secret,
             local: ends.local,
             remote: ends.remote,
+            other_addresses: self.config.other_addresses(),
             now,
             tag,
             initial_tsn,
@@ -221,9 +295,15 @@ impl<B: AsRef<[u8]>> Stack<B> {
             self.effects.counters.foreign_cookies += 1;
             return;
         };
-        let id = match self.associations.find(&ends) {
+        // The cookie may come from another address of the peer than its INIT.
+        let first = Ends {
+            remote: returned.state.remote,
+            ..ends
+        };
+        let found = self.associations.find(&first);
+        let id = match found.or_else(|| self.associations.find(&ends)) {
             Some(id) => self.collide(now, id, route, &returned),
-            None => self.accept(now, route, packet, &returned),
+            None => self.accept(now, route, first, packet, &returned),
         };
         if let Some(id) = id {
             self.receive_for(now, id, route, packet, deliver);
@@ -263,6 +343,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         &mut self,
         now: Instant,
         route: Route,
+        first: Ends,
         packet: &Packet<'_>,
         returned: &Returned,
     ) -> Option<AssocId> {
@@ -286,10 +367,13 @@ impl<B: AsRef<[u8]>> Stack<B> {
             effects,
             ..
         } = self;
-        let id = associations.insert(route.ends, tag, |id| {
+        let id = associations.insert(first, tag, |id| {
             let seed = Seed {
                 id,
-                route,
+                route: Route {
+                    ends: first,
+                    udp: route.udp,
+                },
                 tag,
                 tsn,
             };

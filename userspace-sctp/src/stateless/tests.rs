@@ -73,6 +73,7 @@ fn answer(init: &Init<'_>, tag: u32, more: &[Chunk<'_>]) -> (Answer, Vec<u8>) {
         secret: &secret,
         local: local(),
         remote: remote(),
+        other_addresses: 0,
         now: NOW,
         tag: OUR_TAG,
         initial_tsn: Tsn(7),

@@ -54,7 +54,15 @@ fn a_peer_that_does_not_answer_heartbeats_is_given_up() {
     }
     assert_eq!(heartbeats, 11);
     let failed = Event::Failed(Failure::Unreachable);
-    assert_eq!(events, [Event::PathDown, failed]);
+    assert_eq!(
+        events,
+        [
+            Event::PathDown {
+                remote: crate::script::remote().ip()
+            },
+            failed
+        ]
+    );
 }
 
 /// RFC9260-8.3-8, RFC9260-8.3-12, and only an answer to what was sent.
@@ -138,9 +146,10 @@ fn a_path_that_was_down_is_up_with_the_answer_to_a_heartbeat() {
             script.wait();
         }
     }
-    assert_eq!(script.event(), Event::PathDown);
+    let remote = crate::script::remote().ip();
+    assert_eq!(script.event(), Event::PathDown { remote });
     let info = heartbeat(&mut script);
     script.peer(&[Chunk::HeartbeatAck(&info)]);
-    assert_eq!(script.event(), Event::PathUp);
+    assert_eq!(script.event(), Event::PathUp { remote });
     assert_eq!(script.info(id).errors, 0);
 }

@@ -6,6 +6,7 @@ mod ending;
 mod heartbeat;
 mod mtu;
 mod opening;
+mod paths;
 mod receiving;
 mod script;
 mod sending;

@@ -152,11 +152,16 @@ impl Script {
 
     /// A packet of the peer with our tag; with none, for an INIT.
     pub fn peer(&mut self, chunks: &[Chunk<'_>]) {
+        self.peer_from(remote(), chunks);
+    }
+
+    /// The same from another address of the peer.
+    pub fn peer_from(&mut self, from: SocketAddr, chunks: &[Chunk<'_>]) {
         let tag = match chunks {
             [Chunk::Init(_)] => 0,
             _ => self.tag,
         };
-        self.peer_with(tag, remote(), chunks);
+        self.peer_with(tag, from, chunks);
     }
 
     pub fn peer_with(&mut self, tag: u32, from: SocketAddr, chunks: &[Chunk<'_>]) {

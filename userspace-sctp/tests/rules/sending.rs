@@ -4,7 +4,7 @@ use userspace_net::Instant;
 use userspace_sctp::chunk::{Chunk, GapBlock};
 use userspace_sctp::{Config, Event, Failure, IcmpError, IcmpQuote, Outgoing, PostError, State};
 
-use crate::script::{PEERS_TAG, Script, Sent, WINDOW, ends, millis};
+use crate::script::{PEERS_TAG, Script, Sent, WINDOW, ends, millis, remote};
 
 /// The longest message at an MTU of 1500.
 const FULL: usize = 1500 - 20 - 12 - 16;
@@ -187,7 +187,12 @@ fn a_peer_that_acknowledges_nothing_is_given_up() {
     }
     script.no_event();
     script.wait();
-    assert_eq!(script.event(), Event::PathDown);
+    assert_eq!(
+        script.event(),
+        Event::PathDown {
+            remote: remote().ip()
+        }
+    );
     for _ in 0..4 {
         script.wait();
     }
@@ -210,9 +215,19 @@ fn a_path_that_was_down_is_up_with_the_first_answer() {
         script.wait();
         script.sent();
     }
-    assert_eq!(script.event(), Event::PathDown);
+    assert_eq!(
+        script.event(),
+        Event::PathDown {
+            remote: remote().ip()
+        }
+    );
     script.sack(1, WINDOW, &[]);
-    assert_eq!(script.event(), Event::PathUp);
+    assert_eq!(
+        script.event(),
+        Event::PathUp {
+            remote: remote().ip()
+        }
+    );
 }
 
 /// RFC9260-12.4-5.

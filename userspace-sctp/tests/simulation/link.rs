@@ -1,6 +1,7 @@
 //! The link: packets under way, and what happens to them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use crate::random::Random;
 
@@ -39,6 +40,8 @@ pub struct Parcel {
     pub to: usize,
     /// The UDP port from which it seems to come.
     pub udp: Option<u16>,
+    /// The address from which it comes.
+    pub from: SocketAddr,
     pub bytes: Vec<u8>,
 }
 

@@ -6,6 +6,7 @@
 //! packets and events. A seed that fails prints how to run it again.
 #![allow(clippy::unwrap_used)]
 
+mod homes;
 mod link;
 #[path = "../../../userspace-tcp/tests/harness/random.rs"]
 mod random;

@@ -37,6 +37,10 @@ pub struct Scenario {
     pub in_udp: bool,
     /// The NAT takes another port so many microseconds after the association was established.
     pub rebinding: Option<u64>,
+    /// The second side has another address, and says so.
+    pub is_multihomed: bool,
+    /// This one of its addresses is dead so many microseconds after both were confirmed.
+    pub outage: Option<(usize, u64)>,
     pub opening: Opening,
     pub ending: Ending,
     /// The first message is posted before the association is established.
@@ -72,6 +76,9 @@ impl Scenario {
             receive_window: random.within(1_500, 30_000) as u32,
             mtu: random.within(576, 1500) as usize,
             udp_port: Some(9899),
+            peer_addresses: 4,
+            // With a dead address each loss at the other one is two errors.
+            association_max_retrans: 40,
             ..Config::default()
         });
         let has_icmp = random.chance(500);
@@ -82,6 +89,10 @@ impl Scenario {
         let rebinding = (random.chance(500) && opening == Opening::One)
             .then(|| random.within(500_000, 3_000_000))
             .filter(|_| in_udp && matches!(ending, Ending::Close(_)));
+        let is_multihomed = !in_udp && random.chance(400);
+        let is_restart = matches!(ending, Ending::Restart(_));
+        let outage = (is_multihomed && !is_restart && random.chance(700))
+            .then(|| (random.below(2) as usize, random.within(0, 3_000_000)));
         let messages = [0, 1].map(|_| random.below(60) as u32);
         Self {
             conditions,
@@ -89,6 +100,8 @@ impl Scenario {
             has_icmp,
             in_udp,
             rebinding,
+            is_multihomed,
+            outage,
             posts_early: random.chance(400),
             opening,
             ending,

@@ -85,8 +85,10 @@ impl Side {
         self.lives.entry(id).or_default();
     }
 
-    pub fn receive(&mut self, now: u64, from: SocketAddr, parcel: &Parcel, patience: u64) {
-        let Parcel { udp, bytes, .. } = parcel;
+    pub fn receive(&mut self, now: u64, parcel: &Parcel, patience: u64) {
+        let Parcel {
+            udp, from, bytes, ..
+        } = parcel;
         let mut shown = Vec::new();
         let time = Instant::from_nanos(1000 * now);
         let (local, remote) = (self.local.ip(), from.ip());
@@ -135,7 +137,7 @@ impl Side {
                     self.next = 0;
                 }
                 Event::PeerClosed => self.is_closed |= self.used == Some(id),
-                Event::PathDown | Event::PathUp | Event::MtuChanged { .. } => {}
+                Event::PathDown { .. } | Event::PathUp { .. } | Event::MtuChanged { .. } => {}
                 Event::Closed | Event::Aborted(_) | Event::Failed(_) => life.end = Some(event),
             }
         }

@@ -6,6 +6,7 @@ use userspace_net::Instant;
 use userspace_sctp::packet::Packet;
 use userspace_sctp::{Ends, Event, Failure, IcmpError, IcmpQuote};
 
+use crate::homes;
 use crate::link::{Link, Parcel};
 use crate::scenario::{Ending, Opening, Scenario};
 use crate::side::{Life, Side};
@@ -40,7 +41,10 @@ pub struct World {
     has_ended: bool,
     /// The port of the first side's NAT.
     nat_port: u16,
-    rebinds_at: Option<u64>,
+    /// When both sides were.
+    established_at: Option<u64>,
+    /// When the first side knew that the other one is at all its addresses.
+    confirmed_at: Option<u64>,
 }
 
 fn local(side: usize) -> SocketAddr {
@@ -69,7 +73,8 @@ impl World {
             has_opened: false,
             has_ended: false,
             nat_port: NAT_PORT,
-            rebinds_at: None,
+            established_at: None,
+            confirmed_at: None,
         }
     }
 
@@ -98,7 +103,7 @@ impl World {
             trace(|| format!("{now} to {to}: {}", describe(&parcel.bytes)));
             let patience = self.scenario.patience;
             let patience = self.scenario.random.within(0, patience);
-            self.sides[to].receive(now, local(1 - to), &parcel, patience);
+            self.sides[to].receive(now, &parcel, patience);
         }
         for at in 0..2 {
             self.sides[at]
@@ -125,8 +130,12 @@ impl World {
         let time = Instant::from_nanos(1000 * self.now);
         while let Some(transmit) = self.sides[at].stack.poll_transmit(time, &mut out) {
             assert_eq!(transmit.ends.local, local(at));
-            assert_eq!(transmit.ends.remote, local(1 - at));
+            let to = transmit.ends.remote;
+            let home = homes::of(to, local(1 - at));
+            assert!(home == Some(0) || at == 0 && home == Some(1), "{to}");
             let bytes = &out[..transmit.len];
+            let (now, to) = (self.now, transmit.ends.remote);
+            trace(|| format!("{now} for {to}: {}", describe(bytes)));
             let udp = transmit.udp.map_or(0, |_| UDP_HEADER);
             let whole = transmit.len + IP_HEADER + udp;
             let config = &self.scenario.configs[at];
@@ -142,15 +151,41 @@ impl World {
             if at == 1 && to != self.udp(0) {
                 continue;
             }
-            let parcel = Parcel {
+            let outage = self.outage();
+            if at == 0 && home == outage {
+                continue;
+            }
+            let mut parcel = Parcel {
                 to: 1 - at,
                 udp: self.udp(at),
+                from: local(at),
                 bytes: bytes.to_vec(),
             };
+            if at == 1 && self.scenario.is_multihomed {
+                parcel.bytes = homes::listed(bytes, local(at));
+                let home = match outage {
+                    Some(dead) => 1 - dead,
+                    None => self.scenario.random.below(2) as usize,
+                };
+                parcel.from = homes::address(local(at), home);
+            }
             let conditions = &self.scenario.conditions;
             let random = &mut self.scenario.random;
             self.link.send(self.now, &parcel, conditions, random);
         }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        let Side { stack, used, .. } = &self.sides[0];
+        let mut paths = used.iter().flat_map(|id| stack.paths(*id));
+        paths.all(|path| path.is_confirmed)
+    }
+
+    /// The second side's address that is dead.
+    fn outage(&self) -> Option<usize> {
+        let (home, after) = self.scenario.outage?;
+        let begins = self.confirmed_at? + after;
+        (self.now >= begins).then_some(home)
     }
 
     /// The UDP port of a side as the other one sees it.
@@ -185,10 +220,15 @@ impl World {
             let udp = self.udp(0);
             self.sides[1].connect(now, local(0), udp);
         }
-        if self.sides[0].is_established && self.rebinds_at.is_none() {
-            self.rebinds_at = self.scenario.rebinding.map(|after| now + after);
+        let mut sides = self.sides.iter();
+        if self.established_at.is_none() && sides.all(|side| side.is_established) {
+            self.established_at = Some(now);
         }
-        if self.rebinds_at.is_some_and(|at| now >= at) {
+        if self.confirmed_at.is_none() && self.established_at.is_some() && self.is_confirmed() {
+            self.confirmed_at = Some(now);
+        }
+        let after = self.scenario.rebinding.zip(self.established_at);
+        if after.is_some_and(|(after, begun)| now >= begun + after) {
             self.nat_port = NEW_NAT_PORT;
         }
         let is_established = self.sides[RESTARTS].is_established;
@@ -259,6 +299,12 @@ impl World {
         let lives = [0, 1].map(|at| self.life(at).unwrap_or(&none));
         match self.scenario.ending {
             Ending::Abort(..) => self.judge_abort(lives),
+            Ending::Close(_) if self.is_too_slow(lives) => {
+                for at in 0..2 {
+                    assert!(lives[1 - at].came.is_subset(&lives[at].posted));
+                }
+                "closed, too slowly after an outage".to_owned()
+            }
             Ending::Close(_) | Ending::Restart(_) => {
                 // The first side is gone behind another port of its NAT, when its SHUTDOWN COMPLETE was lost.
                 let cut_off = [Failure::Unreachable, Failure::ShutdownTimedOut];
@@ -271,6 +317,12 @@ impl World {
                 format!("{}, restarted: {restarted}", self.kind())
             }
         }
+    }
+
+    /// T5-shutdown-guard may expire before six timeouts of a minute have shown that an address is dead.
+    fn is_too_slow(&self, lives: [&Life; 2]) -> bool {
+        let is_late = |life: &&Life| life.end == Some(Event::Failed(Failure::ShutdownTimedOut));
+        self.outage().is_some() && lives.iter().any(is_late)
     }
 
     fn judge_abort(&self, lives: [&Life; 2]) -> String {

@@ -91,6 +91,7 @@ impl World {
             fragment_bytes: WINDOW as usize,
             // Else losses alone make packets smaller.
             path_mtu_probing: hears_all,
+            peer_addresses: 4,
             ..Config::default()
         };
         let side = |key| Side {

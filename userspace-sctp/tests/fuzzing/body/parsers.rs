@@ -9,7 +9,7 @@ use userspace_sctp::chunk::Chunk;
 use userspace_sctp::cookie::{Secret, State, Tags};
 use userspace_sctp::packet::{Packet, Writer, verify};
 use userspace_sctp::parameter::{self, Parameter, Parameters};
-use userspace_sctp::{Config, Stack, Tsn};
+use userspace_sctp::{Config, Others, Stack, Tsn};
 
 use super::input::Input;
 
@@ -114,6 +114,7 @@ pub fn cookie(bytes: &[u8]) {
         lifespan: Duration::from_millis(input.short().into()),
         local,
         remote,
+        others: Others::default(),
         tags: Tags {
             local: input.word().max(1),
             remote: input.word().max(1),

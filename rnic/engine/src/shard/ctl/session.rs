@@ -163,8 +163,8 @@ impl Ctl {
             }
             Event::Established(_) => self.send_request(dp, tx, id),
             Event::MtuChanged { message_max } => self.mss_changed(dp, tx, id, message_max),
-            Event::PathDown => self.doubt_path(dp, id),
-            Event::PathUp => {}
+            Event::PathDown { .. } => self.doubt_path(dp, id),
+            Event::PathUp { .. } => {}
             // The peer has lost all sessions (RFC 5043 says nothing of it).
             Event::Restarted(_) => {
                 let message = "the peer's host has started anew, and knows nothing of the session";
