@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment or SCTP packet from a
+ * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment or SCTP packet (in UDP, too) from a
  * claimed address and port, and nothing else. The kernel has all ICMP as well, as ever.
  *
  * A part of steer.bpf.c, whose table of claims it looks at.
@@ -27,9 +27,20 @@ struct icmp {
 #define TAKE 0xffff
 #define LEAVE 0
 
-/* Whether a quoted segment that begins at `at` is from a claimed port; fills the claim's port. */
-static __always_inline int quoted(struct __sk_buff *skb, __u32 at, struct claim *claim)
+/* Whether a quoted packet of this protocol, which begins at `at`, is from a claimed port; fills that of the claim. */
+static __always_inline int quoted(struct __sk_buff *skb, __u32 at, __u8 protocol,
+				  struct claim *claim)
 {
+	if (protocol == IPPROTO_UDP) {
+		__be16 source;
+
+		if (bpf_skb_load_bytes(skb, at, &source, sizeof(source)) ||
+		    be16(source) != SCTP_UDP_PORT)
+			return LEAVE;
+		at += sizeof(struct udp);
+		protocol = IPPROTO_SCTP;
+	}
+	claim->protocol = protocol;
 	if (bpf_skb_load_bytes(skb, at, &claim->port, sizeof(claim->port)))
 		return LEAVE;
 	if (!bpf_map_lookup_elem(&CLAIMS, claim))
@@ -65,10 +76,9 @@ int icmp(struct __sk_buff *skb)
 	if (ip.version_ihl >> 4 != 4 || !is_steered(ip.protocol) ||
 	    be16(ip.fragment) & IPV4_OFFSET)
 		return LEAVE;
-	claim.protocol = ip.protocol;
 	claim.version = 4;
 	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
-	return quoted(skb, at + (ip.version_ihl & 0xf) * 4, &claim);
+	return quoted(skb, at + (ip.version_ihl & 0xf) * 4, ip.protocol, &claim);
 }
 
 /* A raw socket's ICMPv6 message comes without the IP header. */
@@ -101,8 +111,7 @@ int icmpv6(struct __sk_buff *skb)
 	}
 	if (ip.version_class >> 4 != 6 || !is_steered(protocol))
 		return LEAVE;
-	claim.protocol = protocol;
 	claim.version = 6;
 	__builtin_memcpy(claim.address, &ip.source, sizeof(ip.source));
-	return quoted(skb, at, &claim);
+	return quoted(skb, at, protocol, &claim);
 }

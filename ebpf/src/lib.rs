@@ -21,9 +21,10 @@
 //!   kernel splits them by itself.
 //!
 //! ```no_run
-//! use rnic_steering::{FloodLimits, ModePreference, Protocol, Steering};
+//! use rnic_steering::{ModePreference, Protocol, Steering, SteeringConfig};
 //!
-//! let mut steering = Steering::attach("eth0", ModePreference::NativeThenGeneric, &FloodLimits::NONE)?;
+//! let config = SteeringConfig::UNLIMITED;
+//! let mut steering = Steering::attach("eth0", ModePreference::NativeThenGeneric, &config)?;
 //! steering.claim(Protocol::Tcp, [198, 18, 0, 1].into(), 7471)?;
 //! # Ok::<(), rnic_steering::SteeringError>(())
 //! ```
@@ -52,5 +53,5 @@ pub use flood::{FloodLimits, KnownFlows, Rate};
 pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;
-pub use steering::Steering;
+pub use steering::{Steering, SteeringConfig};
 pub use tap::Tap;

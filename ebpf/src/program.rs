@@ -8,9 +8,10 @@ use aya::{Ebpf, EbpfLoader};
 
 use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
 use crate::error::{SteeringError, find_errno};
-use crate::flood::{FloodLimits, HashKey, KnownFlows};
+use crate::flood::{HashKey, KnownFlows};
 use crate::icmp::IpVersion;
 use crate::load::{self, Loadable, Variant};
+use crate::steering::SteeringConfig;
 
 mod ports;
 
@@ -71,7 +72,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Makes the maps and reads both variants; loads neither.
-    pub(crate) fn open(interface: &str, limits: &FloodLimits) -> Result<Program, SteeringError> {
+    pub(crate) fn open(interface: &str, config: &SteeringConfig) -> Result<Program, SteeringError> {
         let failed = |error: &(dyn std::error::Error + 'static)| {
             SteeringError::from_aya(interface, "make the maps of the steering program", error)
         };
@@ -80,10 +81,12 @@ impl Program {
             asked: "random numbers",
             cause,
         })?;
-        let rates = limits.words();
+        let rates = config.limits.words();
+        let sctp_udp_port = config.sctp_udp_port.unwrap_or(0);
         let mut ebpf = EbpfLoader::new()
             .override_global("HASH_KEY", &hash_key, true)
             .override_global("RATES", &rates, true)
+            .override_global("SCTP_UDP_PORT", &sctp_udp_port, true)
             .load(OBJECT)
             .map_err(|error| failed(&error))?;
         let mut map = |name: &'static str| {

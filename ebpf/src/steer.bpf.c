@@ -3,6 +3,8 @@
  * Takes exactly the frames of claimed (protocol, local address, local port) triples to the AF_XDP
  * socket of the queue they came in on; passes every other frame to the kernel, untouched.
  *
+ * SCTP in UDP (RFC 6951) goes by the SCTP packet's claim, when it was sent to the one UDP port for it.
+ *
  * Only the first fragment of a packet has the port. When it is claimed, the later ones of that
  * packet are taken too; those that come before it pass.
  *
@@ -39,7 +41,7 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 
-/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h, linux/tcp.h and linux/sctp.h, by bytes: bit-fields need no care. */
+/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h, linux/tcp.h, linux/udp.h and linux/sctp.h, by bytes: bit-fields need no care. */
 
 struct vlan {
 	__be16 tci;
@@ -88,12 +90,22 @@ struct tcp {
 	__be16 urgent;
 };
 
+struct udp {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__be16 checksum;
+};
+
 struct sctp {
 	__be16 source;
 	__be16 destination;
 	__be32 tag;
 	__be32 checksum;
 };
+
+/* The local port of SCTP in UDP, in the host's order, set before loading; 0: there is none. */
+volatile const __u16 SCTP_UDP_PORT;
 
 /* The type of an INIT, which is the first byte of its chunk, and alone in its packet. */
 #define SCTP_INIT 1
@@ -273,7 +285,8 @@ static __always_inline int has(const struct frame *frame, void *at, __u32 bytes)
 
 static __always_inline int is_steered(__u8 protocol)
 {
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_SCTP;
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_SCTP ||
+	       (protocol == IPPROTO_UDP && SCTP_UDP_PORT);
 }
 
 /* Fills all but the port. REDIRECTED means: look further. */
@@ -361,6 +374,20 @@ static __always_inline enum reason parse_ipv6(const struct frame *frame, void *a
 	return REDIRECTED;
 }
 
+/* Goes on to what is in a UDP packet, if that is to be SCTP. */
+static __always_inline enum reason open_udp(const struct frame *frame, struct transport *transport)
+{
+	struct udp *udp = transport->header;
+
+	if ((void *)(udp + 1) > frame->end || transport->length < sizeof(*udp))
+		return PASS_MALFORMED;
+	if (be16(udp->destination) != SCTP_UDP_PORT)
+		return PASS_OTHER_PROTOCOL;
+	transport->header = udp + 1;
+	transport->length -= sizeof(*udp);
+	return REDIRECTED;
+}
+
 /* A packet has one chunk at least, of which the type is looked at. */
 static __always_inline enum reason parse_sctp(const struct frame *frame,
 					      const struct transport *transport,
@@ -420,7 +447,12 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 	keep(found->protocol);
 	if (found->part == LATER_FRAGMENT)
 		return REDIRECTED;
-	if (transport.protocol == IPPROTO_SCTP)
+	if (transport.protocol == IPPROTO_UDP) {
+		reason = open_udp(frame, &transport);
+		if (reason != REDIRECTED)
+			return reason;
+	}
+	if (transport.protocol != IPPROTO_TCP)
 		return parse_sctp(frame, &transport, found);
 
 	struct tcp *tcp = transport.header;
@@ -441,7 +473,8 @@ static __always_inline enum reason parse(const struct frame *frame, struct found
 static __always_inline int in_claims(const struct found *found)
 {
 	struct claim claim = {
-		.protocol = found->protocol,
+		/* What is in UDP is SCTP. */
+		.protocol = found->protocol == IPPROTO_UDP ? IPPROTO_SCTP : found->protocol,
 		.version = found->version,
 		.port = be16(found->port),
 	};

@@ -11,6 +11,23 @@ use crate::flood::{FloodLimits, KnownFlows};
 use crate::icmp::{self, IpVersion};
 use crate::program::Program;
 
+/// What the program is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SteeringConfig {
+    /// What is claimed and beyond these is dropped.
+    pub limits: FloodLimits,
+    /// The local UDP port whose packets are SCTP's (RFC 6951): what is claimed for SCTP is taken from there, too.
+    pub sctp_udp_port: Option<u16>,
+}
+
+impl SteeringConfig {
+    /// No limits, and no SCTP in UDP.
+    pub const UNLIMITED: Self = Self {
+        limits: FloodLimits::NONE,
+        sctp_udp_port: None,
+    };
+}
+
 /// The steering program on one interface. Dropping it detaches the program, and so does the end
 /// of the process.
 pub struct Steering {
@@ -23,8 +40,7 @@ pub struct Steering {
 
 impl Steering {
     /// Attaches the program to an interface of the calling thread's network namespace. It takes
-    /// nothing until a queue has a socket and a triple is claimed, and drops what is claimed and beyond
-    /// `limits`. One line in the log says which
+    /// nothing until a queue has a socket and a triple is claimed. One line in the log says which
     /// mode it runs in and, if that is not the best one, why.
     ///
     /// # Errors
@@ -34,9 +50,9 @@ impl Steering {
     pub fn attach(
         interface: &str,
         preference: ModePreference,
-        limits: &FloodLimits,
+        config: &SteeringConfig,
     ) -> Result<Steering, SteeringError> {
-        let mut program = Program::open(interface, limits)?;
+        let mut program = Program::open(interface, config)?;
         let (link, mode) = attach::attach(&mut program, interface, preference)?;
         Ok(Steering {
             program,
@@ -96,7 +112,7 @@ impl Steering {
     }
 
     /// A raw socket, not blocking, that gets copies of the ICMP or ICMPv6 errors that quote a TCP
-    /// segment from a claimed address and port. Who sent them is not known. What comes while its
+    /// segment or an SCTP packet from a claimed address and port. Who sent them is not known. What comes while its
     /// queue is full is lost.
     ///
     /// # Errors

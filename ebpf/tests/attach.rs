@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{LEFT, LEFT_V4, RIGHT, RIGHT_V4, RIGHT_V6, VethPair, enter, without_privilege};
 use rnic_steering::{
-    Feature, FeatureState, Features, FloodLimits, Mode, ModePreference, Protocol, Steering,
+    Feature, FeatureState, Features, Mode, ModePreference, Protocol, Steering, SteeringConfig,
     SteeringError, Tap, number_of_rx_queues,
 };
 
@@ -41,8 +41,12 @@ fn counter(steering: &Steering, name: &str) -> u64 {
 fn a_veth_gets_native_mode_and_nothing_is_left_when_steering_is_dropped() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
-    let steering =
-        Steering::attach(RIGHT, ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap();
+    let steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeThenGeneric,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     assert_eq!(steering.mode(), Mode::Native);
     let link = pair.ip_right(&["link", "show", "dev", RIGHT]);
     assert!(has_xdp(&link) && !link.contains("xdpgeneric"), "{link}");
@@ -88,7 +92,12 @@ fn a_large_mtu_does_not_keep_a_veth_from_native_mode() {
     pair.ip_left(&["link", "set", "dev", LEFT, "mtu", "9000"]);
     pair.ip_right(&["link", "set", "dev", RIGHT, "mtu", "9000"]);
     pair.enter_right();
-    let steering = Steering::attach(RIGHT, ModePreference::NativeOnly, &FloodLimits::NONE).unwrap();
+    let steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeOnly,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     assert_eq!(steering.mode(), Mode::Native);
 }
 
@@ -96,8 +105,12 @@ fn a_large_mtu_does_not_keep_a_veth_from_native_mode() {
 fn generic_mode_is_taken_when_asked_for() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
-    let steering =
-        Steering::attach(RIGHT, ModePreference::GenericOnly, &FloodLimits::NONE).unwrap();
+    let steering = Steering::attach(
+        RIGHT,
+        ModePreference::GenericOnly,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     assert_eq!(steering.mode(), Mode::Generic);
     let link = pair.ip_right(&["link", "show", "dev", RIGHT]);
     assert!(link.contains("xdpgeneric"), "{link}");
@@ -107,10 +120,15 @@ fn generic_mode_is_taken_when_asked_for() {
 fn generic_mode_is_taken_when_the_driver_has_no_xdp() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
-    let error = Steering::attach("lo", ModePreference::NativeOnly, &FloodLimits::NONE).unwrap_err();
+    let error =
+        Steering::attach("lo", ModePreference::NativeOnly, &SteeringConfig::UNLIMITED).unwrap_err();
     assert!(matches!(error, SteeringError::NoXdp { .. }), "{error}");
-    let steering =
-        Steering::attach("lo", ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap();
+    let steering = Steering::attach(
+        "lo",
+        ModePreference::NativeThenGeneric,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     assert_eq!(steering.mode(), Mode::Generic);
 }
 
@@ -118,14 +136,22 @@ fn generic_mode_is_taken_when_the_driver_has_no_xdp() {
 fn generic_mode_is_taken_when_the_peer_has_more_queues() {
     let pair = VethPair::new(2, 1);
     pair.enter_right();
-    let error =
-        Steering::attach(RIGHT, ModePreference::NativeOnly, &FloodLimits::NONE).unwrap_err();
+    let error = Steering::attach(
+        RIGHT,
+        ModePreference::NativeOnly,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap_err();
     assert!(
         matches!(error, SteeringError::TooFewQueues { .. }),
         "{error}"
     );
-    let steering =
-        Steering::attach(RIGHT, ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap();
+    let steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeThenGeneric,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     assert_eq!(steering.mode(), Mode::Generic);
 }
 
@@ -134,8 +160,12 @@ fn an_unknown_interface_is_named() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
     for name in ["nosuch0", LEFT, "", "a-name-longer-than-any-interface"] {
-        let error = Steering::attach(name, ModePreference::NativeThenGeneric, &FloodLimits::NONE)
-            .unwrap_err();
+        let error = Steering::attach(
+            name,
+            ModePreference::NativeThenGeneric,
+            &SteeringConfig::UNLIMITED,
+        )
+        .unwrap_err();
         assert!(
             matches!(&error, SteeringError::UnknownInterface { interface } if interface == name),
             "{error}"
@@ -149,12 +179,12 @@ fn another_program_is_not_replaced() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
     for first in [ModePreference::NativeOnly, ModePreference::GenericOnly] {
-        let _other = Steering::attach(RIGHT, first, &FloodLimits::NONE).unwrap();
+        let _other = Steering::attach(RIGHT, first, &SteeringConfig::UNLIMITED).unwrap();
         for second in [
             ModePreference::NativeThenGeneric,
             ModePreference::GenericOnly,
         ] {
-            let error = Steering::attach(RIGHT, second, &FloodLimits::NONE).unwrap_err();
+            let error = Steering::attach(RIGHT, second, &SteeringConfig::UNLIMITED).unwrap_err();
             assert!(
                 matches!(error, SteeringError::Occupied { .. }),
                 "{first:?}: {error}"
@@ -168,7 +198,12 @@ fn missing_privilege_is_named() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
     let error = without_privilege(|| {
-        Steering::attach(RIGHT, ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap_err()
+        Steering::attach(
+            RIGHT,
+            ModePreference::NativeThenGeneric,
+            &SteeringConfig::UNLIMITED,
+        )
+        .unwrap_err()
     });
     assert!(
         matches!(error, SteeringError::NoPrivilege { .. }),
@@ -195,8 +230,12 @@ fn the_process_that_is_killed() {
         return;
     };
     enter(&namespace);
-    let _steering =
-        Steering::attach(RIGHT, ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap();
+    let _steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeThenGeneric,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     println!("attached");
     // Until the parent ends or kills this.
     let _ = std::io::stdin().read(&mut [0]);
@@ -238,7 +277,8 @@ fn unclaimed_traffic_reaches_the_kernel() {
         for right in [RIGHT_V4, RIGHT_V6] {
             let right: IpAddr = right.parse().unwrap();
             pair.enter_right();
-            let mut steering = Steering::attach(RIGHT, preference, &FloodLimits::NONE).unwrap();
+            let mut steering =
+                Steering::attach(RIGHT, preference, &SteeringConfig::UNLIMITED).unwrap();
             steering.claim(Protocol::Tcp, right, PORT).unwrap();
             let listener = TcpListener::bind((right, PORT + 1)).unwrap();
             let udp = UdpSocket::bind((right, PORT)).unwrap();

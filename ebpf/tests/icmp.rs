@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{LEFT_V4, LEFT_V6, RIGHT, RIGHT_V4, RIGHT_V6, VethPair};
 use etherparse::{Icmpv4Type, Icmpv6Type, PacketBuilder};
-use rnic_steering::{FloodLimits, IpVersion, ModePreference, Protocol, Steering};
+use rnic_steering::{IpVersion, ModePreference, Protocol, Steering, SteeringConfig};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto};
 
@@ -83,8 +83,12 @@ fn receive(socket: &OwnedFd, wanted: usize) -> Vec<Vec<u8>> {
 fn a_socket_gets_the_errors_about_what_is_claimed() {
     let pair = VethPair::new(1, 1);
     pair.enter_right();
-    let mut steering =
-        Steering::attach(RIGHT, ModePreference::NativeThenGeneric, &FloodLimits::NONE).unwrap();
+    let mut steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeThenGeneric,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     for (v6, address, version) in [
         (false, RIGHT_V4, IpVersion::V4),
         (true, RIGHT_V6, IpVersion::V6),

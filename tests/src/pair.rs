@@ -28,10 +28,16 @@ impl Pair {
     /// A pair with a link and daemons of a certain kind.
     #[must_use]
     pub fn with(name: &str, link: &LinkOptions, daemon: &DaemonOptions) -> Self {
+        Self::with_each(name, link, [daemon; 2])
+    }
+
+    /// A pair with a link and daemons of a kind each.
+    #[must_use]
+    pub fn with_each(name: &str, link: &LinkOptions, daemons: [&DaemonOptions; 2]) -> Self {
         let mut lab = Lab::new(name);
         let (a, b) = lab.pair(link);
-        let daemon_a = Daemon::start(&lab, &a, daemon);
-        let daemon_b = Daemon::start(&lab, &b, daemon);
+        let daemon_a = Daemon::start(&lab, &a, daemons[0]);
+        let daemon_b = Daemon::start(&lab, &b, daemons[1]);
         Self {
             daemon_a,
             daemon_b,

@@ -58,6 +58,15 @@ pub struct FourTuple {
     pub remote: Endpoint,
 }
 
+/// The ports of a UDP header around a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpPorts {
+    /// The sender's.
+    pub source: u16,
+    /// The receiver's.
+    pub destination: u16,
+}
+
 /// Both addresses of IPv6 and both ports.
 const BYTES_MAX: usize = 2 * 16 + 2 * 2;
 

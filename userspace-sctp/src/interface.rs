@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use userspace_net::Instant;
+use userspace_net::{Instant, UdpPorts};
 
 /// Names an association of one [`crate::Stack`]. A name is never used again: after the association is gone every call
 /// with it says so.
@@ -55,15 +55,6 @@ impl From<Ends> for Route {
     fn from(ends: Ends) -> Self {
         Self { ends, udp: None }
     }
-}
-
-/// The ports of a UDP header around an SCTP packet (RFC 6951 section 5.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UdpPorts {
-    /// [`crate::Config::udp_port`].
-    pub source: u16,
-    /// The peer's.
-    pub destination: u16,
 }
 
 /// The states of RFC 9260 section 4.
@@ -300,6 +291,8 @@ pub struct InUse {
 /// A packet to send: its bytes are in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
+    /// Whose it is; `None`: an answer to a stranger, or the last packet of an association.
+    pub assoc: Option<AssocId>,
     /// From and to where.
     pub ends: Ends,
     /// The UDP header that goes in front of it, if any (RFC 6951). Its checksum may be 0 with IPv4 only.

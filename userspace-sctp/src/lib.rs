@@ -71,7 +71,8 @@ pub use config::{Config, MTU_MIN};
 pub use interface::{
     AbortCause, Agreed, AssocId, ConnectError, Counters, Ends, Event, Failure, IcmpError,
     IcmpQuote, InUse, Info, Message, Outgoing, PathInfo, PostError, REASON_MAX, Refused, Route,
-    State, Transmit, UdpPorts,
+    State, Transmit,
 };
 pub use stack::Stack;
 pub use tsn::Tsn;
+pub use userspace_net::UdpPorts;

@@ -8,10 +8,10 @@ pub mod rto;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use userspace_net::Instant;
+use userspace_net::{Instant, UdpPorts};
 
 use crate::config::{Config, pmdcs};
-use crate::interface::{Ends, Route, UdpPorts};
+use crate::interface::{Ends, Route};
 use crate::tsn::Tsn;
 use congestion::Congestion;
 use mtu::Mtu;

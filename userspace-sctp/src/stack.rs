@@ -255,6 +255,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         if let Some((route, len)) = self.effects.answers.pop(out) {
             self.effects.counters.packets_out += 1;
             return Some(Transmit {
+                assoc: None,
                 ends: route.ends,
                 udp: ports(&self.config, route.udp),
                 len,

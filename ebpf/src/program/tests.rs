@@ -8,12 +8,14 @@ use etherparse::{PacketBuilder, VlanId};
 use rustix::net::{AddressFamily, SocketType};
 
 use super::*;
+use crate::flood::FloodLimits;
 
 mod flood;
 mod fragments;
 mod icmp;
 mod limits;
 mod sctp;
+mod sctp_udp;
 mod shared_ports;
 
 const OURS_V4: [u8; 4] = [198, 18, 0, 2];
@@ -42,15 +44,23 @@ struct Bench {
 impl Bench {
     /// A loaded program with one socket, and `OURS`:`PORT` claimed in both families.
     fn new(variant: Variant) -> Bench {
-        Bench::limited(variant, &FloodLimits::NONE)
+        Bench::with(variant, &SteeringConfig::UNLIMITED)
     }
 
     fn limited(variant: Variant, limits: &FloodLimits) -> Bench {
+        let config = SteeringConfig {
+            limits: *limits,
+            ..SteeringConfig::UNLIMITED
+        };
+        Bench::with(variant, &config)
+    }
+
+    fn with(variant: Variant, config: &SteeringConfig) -> Bench {
         assert!(
             rustix::process::geteuid().is_root(),
             "this test loads a BPF program: run it as root"
         );
-        let mut program = Program::open("test", limits).unwrap();
+        let mut program = Program::open("test", config).unwrap();
         program.load(variant).unwrap();
         let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
         program.set_queue(0, socket.as_fd()).unwrap();

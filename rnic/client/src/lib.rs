@@ -188,8 +188,8 @@ pub use rnic_device::{
     Administrators, AllowList, CongestionControl, Credentials, Device, DeviceConfig, DeviceError,
     Driving, FloodLimits, KeepAlive, KernelFeature, Limits, ListenerAddress, ListenerPeers,
     LoopbackUse, NoCongestionControl, NoListenerAddress, NoPrefix, Polling, PortRanges, Prefix,
-    Quota, Rate, Resource, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans, XdpMode,
-    XskError, XskRequest,
+    Quota, Rate, Resource, SctpUdp, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans,
+    XdpMode, XskError, XskRequest,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

@@ -174,6 +174,15 @@ pub(crate) struct LinkGiven {
     /// cubic]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<CongestionControl>,
+
+    /// UDP port where SCTP in UDP is taken, and from which it is sent (RFC 6951); 9899 is registered for it [default:
+    /// none]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) sctp_udp_port: Option<u16>,
+
+    /// UDP port of the peers to which SCTP associations are begun in UDP [default: none, they go without UDP]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) sctp_udp_peer_port: Option<u16>,
 }
 
 /// What may be said of these, here and in the file: as Linux has it for sockets (tcp(7)), but for what
@@ -236,6 +245,8 @@ impl LinkGiven {
             keepalive_interval: self.keepalive_interval.or(below.keepalive_interval),
             keepalive_probes: self.keepalive_probes.or(below.keepalive_probes),
             congestion: self.congestion.or(below.congestion),
+            sctp_udp_port: self.sctp_udp_port.or(below.sctp_udp_port),
+            sctp_udp_peer_port: self.sctp_udp_peer_port.or(below.sctp_udp_peer_port),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 34] = [
+const KEYS: [&str; 36] = [
     "interface",
     "socket",
     "socket_mode",
@@ -46,6 +46,8 @@ const KEYS: [&str; 34] = [
     "keepalive_interval",
     "keepalive_probes",
     "congestion",
+    "sctp_udp_port",
+    "sctp_udp_peer_port",
     "loopback",
     "no_loopback",
     "no_wait",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use log::LevelFilter;
 use rnic_device::{
     Administrators, AllowList, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling,
-    Presence, Rate,
+    Presence, Rate, SctpUdp,
 };
 use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
 
@@ -89,6 +89,15 @@ pub(crate) enum SettingsError {
         interface: String,
         /// What was said.
         what: &'static str,
+    },
+    /// There is a UDP port to send to, and none to send from.
+    #[error(
+        "interface {interface}: sctp_udp_peer_port without sctp_udp_port, from which SCTP in UDP is sent: give that too \
+         (9899 is registered for it), or leave sctp_udp_peer_port out"
+    )]
+    NoSctpUdpPort {
+        /// Of which interface.
+        interface: String,
     },
 }
 
@@ -266,6 +275,7 @@ fn device(
     limits: Limits,
 ) -> Result<DeviceConfig, SettingsError> {
     let keepalive = keepalive(&interface, &link)?;
+    let sctp_udp = sctp_udp(&interface, &link)?;
     let mut config = DeviceConfig::new(interface);
     let take = |given: Option<u64>, setting: &mut Duration| {
         *setting = given.map_or(*setting, Duration::from_millis);
@@ -282,6 +292,7 @@ fn device(
     config.frames = link.frames.unwrap_or(config.frames);
     config.keepalive = keepalive;
     config.congestion = link.congestion.unwrap_or(config.congestion);
+    config.sctp_udp = sctp_udp;
     config.limits = limits;
     Ok(config)
 }
@@ -292,6 +303,17 @@ fn flood_limits(link: &LinkGiven, defaults: FloodLimits) -> FloodLimits {
         syns: link.syn_rate.map_or(defaults.syns, Rate::of),
         strangers: link.stranger_rate.map_or(defaults.strangers, Rate::of),
         fragments: link.fragment_rate.map_or(defaults.fragments, Rate::of),
+    }
+}
+
+/// How SCTP goes in UDP, if it does.
+fn sctp_udp(interface: &str, link: &LinkGiven) -> Result<Option<SctpUdp>, SettingsError> {
+    let peer_port = link.sctp_udp_peer_port;
+    match link.sctp_udp_port {
+        None if peer_port.is_some() => Err(SettingsError::NoSctpUdpPort {
+            interface: interface.to_owned(),
+        }),
+        port => Ok(port.map(|port| SctpUdp { port, peer_port })),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rnic_engine::shard::SctpUdp;
 use rnic_prm::{Administrators, Limits};
 use rnic_steering::FloodLimits;
 use userspace_tcp::{CongestionControl, KeepAlive};
@@ -63,6 +64,9 @@ pub struct DeviceConfig {
     /// How much each connection may have in the network: CUBIC (RFC 9438) is the default, and the
     /// only one for networks that are also others'. BBR is experimental.
     pub congestion: CongestionControl,
+    /// SCTP in UDP (RFC 6951), for networks that drop SCTP; `None`, the default: packets in UDP are the kernel's, and
+    /// associations have none.
+    pub sctp_udp: Option<SctpUdp>,
     /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
@@ -111,6 +115,7 @@ impl DeviceConfig {
             answer_timeout: Duration::from_secs(60),
             keepalive: None,
             congestion: CongestionControl::default(),
+            sctp_udp: None,
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
             linger_max: Duration::from_secs(3),

@@ -52,6 +52,7 @@ pub use error::DeviceError;
 pub use metrics::{MetricKind, metric_names};
 pub use reconfigure::Reconfiguring;
 pub use refuse::bounded;
+pub use rnic_engine::shard::SctpUdp;
 pub use rnic_ipc::control::DeviceName;
 pub use rnic_net::{AllowList, NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{

@@ -6,7 +6,7 @@ use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
-use rnic_steering::{KnownFlows, Steering};
+use rnic_steering::{KnownFlows, Steering, SteeringConfig};
 use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
 use userspace_net::FourTuple;
 
@@ -91,11 +91,11 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
     } = look_up(&config)?;
     let interface = lans[0].interface.clone();
 
-    let mut steering = attach(
-        &interface,
-        config.mode,
-        &config.flood_limits.shared_by(queues),
-    )?;
+    let steering_config = SteeringConfig {
+        limits: config.flood_limits.shared_by(queues),
+        sctp_udp_port: config.sctp_udp.map(|udp| udp.port),
+    };
+    let mut steering = attach(&interface, config.mode, &steering_config)?;
     let sockets_config = SocketsConfig {
         frames: config.frames,
         rx_ring: RING,
@@ -298,6 +298,7 @@ fn shard_config(
         limits: shard_limits(&config.limits),
         first_byte_timeout: config.first_byte_timeout,
         answer_timeout: config.answer_timeout,
+        sctp_udp: config.sctp_udp,
         receive_reserve: (config.frames / 4) as usize,
         unix_time_at_zero: unix.as_nanos() as u64,
         ..ShardConfig::default()

@@ -154,6 +154,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         driving,
         seccomp,
         congestion,
+        sctp_udp,
         resolve_timeout,
         flush_timeout,
         linger_max,
@@ -180,6 +181,10 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         ("driving", *driving != asked.driving),
         ("no_seccomp", *seccomp != asked.seccomp),
         ("congestion", *congestion != asked.congestion),
+        (
+            "sctp_udp_port or sctp_udp_peer_port",
+            *sctp_udp != asked.sctp_udp,
+        ),
         ("resolve_timeout", *resolve_timeout != asked.resolve_timeout),
         ("flush_timeout", *flush_timeout != asked.flush_timeout),
         ("linger_max", *linger_max != asked.linger_max),

@@ -86,7 +86,7 @@ pub struct ShardCounters {
 }
 
 /// Each reason for which a frame is dropped, and its counter's name.
-const UNUSABLE: [(DropReason, &str); 7] = [
+const UNUSABLE: [(DropReason, &str); 8] = [
     (DropReason::Truncated, "rx_truncated"),
     (DropReason::NotIp, "rx_not_ip"),
     (DropReason::IpHeader, "rx_bad_ip_header"),
@@ -94,6 +94,7 @@ const UNUSABLE: [(DropReason, &str); 7] = [
     (DropReason::OtherProtocol, "rx_other_protocol"),
     (DropReason::GroupAddress, "rx_group_address"),
     (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
+    (DropReason::UdpChecksum, "rx_bad_udp_checksum"),
 ];
 
 /// Each owner of an allow-list, and its counter's name.

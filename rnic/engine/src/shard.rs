@@ -44,7 +44,7 @@ pub use crate::conn::KnownFlows;
 use crate::counters::{Levels, ShardCounters};
 use crate::qp::QpCounters;
 
-pub use config::{ShardConfig, ShardLimits};
+pub use config::{SctpUdp, ShardConfig, ShardLimits};
 use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;

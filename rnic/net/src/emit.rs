@@ -1,9 +1,9 @@
-//! Headers of a TCP segment, and those before it or before an SCTP packet.
+//! Headers of a TCP segment, and those before it or before an SCTP packet, which may be in UDP.
 
 use std::net::IpAddr;
 
 use userspace_net::checksum::{self, PartialSum};
-use userspace_net::{Ecn, FourTuple};
+use userspace_net::{Ecn, FourTuple, UdpPorts};
 use userspace_tcp::TcpHeader;
 use userspace_tcp::segment::CHECKSUM_OFFSET;
 
@@ -11,6 +11,9 @@ use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV4_HEADER, Path, Protocol,
     VLAN_TAG,
 };
+
+/// Where UDP's header has its checksum.
+pub(crate) const UDP_CHECKSUM_OFFSET: usize = 6;
 
 /// The payload of a segment whose headers are to be written: it lies behind them already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,8 +55,26 @@ pub fn write_segment(
     Some(before + tcp_len)
 }
 
-/// Writes the Ethernet and IP headers in front of a TCP segment or SCTP packet of `len` bytes (header
-/// and payload) to the beginning of `out`; returns how many bytes they are, [`Path::headers_len`].
+/// Writes a UDP header, checksum included, to the beginning of `out`, in front of the SCTP packet that is all the rest
+/// of it (RFC 6951 section 5.3). None when the two are more than UDP can have.
+pub fn write_udp((local, remote): (IpAddr, IpAddr), ports: UdpPorts, out: &mut [u8]) -> Option<()> {
+    let len = u16::try_from(out.len()).ok()?;
+    put(out, 0, &ports.source.to_be_bytes())?;
+    put(out, 2, &ports.destination.to_be_bytes())?;
+    put(out, 4, &len.to_be_bytes())?;
+    put(out, UDP_CHECKSUM_OFFSET, &[0; 2])?;
+    let sum = checksum::pseudo(local, remote, Protocol::Udp.number(), out.len())
+        + PartialSum::from_folded(rnic_crc::sum(out));
+    // A sum of zero is sent as all ones: zero says that there is none (RFC 768).
+    let checksum = match checksum::fold(sum) {
+        0 => u16::MAX,
+        sum => sum,
+    };
+    put(out, UDP_CHECKSUM_OFFSET, &checksum.to_be_bytes())
+}
+
+/// Writes the Ethernet and IP headers to the beginning of `out`, in front of a TCP segment, an SCTP packet or a UDP
+/// packet of `len` bytes, header and payload. Returns how many bytes they are, [`Path::headers_len`].
 ///
 /// IPv4 goes with Don't Fragment and identification 0 (RFC 6864 section 4.1). None when `out` is
 /// too short, `len` is more than an IP packet can have, or the two addresses are of

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::Protocol;
 use super::parse::{Ip, Link};
+use super::{Protocol, UDP_HEADER};
 
-/// From where to where the TCP segment or SCTP packet in a frame goes, or the fragment of one.
+/// From where to where the TCP segment or SCTP packet in a frame goes, or the fragment of one. Around SCTP there may be
+/// UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// What it carries.
+    /// What it carries: TCP or SCTP.
     pub protocol: Protocol,
     /// The sender's address.
     pub source: IpAddr,
@@ -26,13 +27,18 @@ pub fn flow(frame: &[u8]) -> Option<Flow> {
     let link = Link::parse(frame).ok()?;
     let ip = Ip::parse(frame, &link, frame.len()).ok()?;
     let has_header = ip.part.is_none_or(|part| part.offset == 0);
-    let ports = frame.get(ip.data).and_then(|tcp| tcp.first_chunk::<4>());
+    let (protocol, before) = match ip.protocol {
+        Protocol::Udp => (Protocol::Sctp, UDP_HEADER),
+        protocol => (protocol, 0),
+    };
+    let ports = frame.get(ip.data).and_then(|packet| packet.get(before..));
+    let ports = ports.and_then(|packet| packet.first_chunk::<4>());
     let ports = ports.filter(|_| has_header).map(|&[a, b, c, d]| {
         let (source, destination) = ([a, b], [c, d]);
         (u16::from_be_bytes(source), u16::from_be_bytes(destination))
     });
     Some(Flow {
-        protocol: ip.protocol,
+        protocol,
         source: ip.source,
         destination: ip.destination,
         ports,

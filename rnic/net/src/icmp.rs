@@ -11,7 +11,7 @@ use userspace_tcp::{IcmpError, SeqNum};
 
 use super::{
     FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
-    Protocol, SCTP_HEADER,
+    Protocol, SCTP_HEADER, UDP_HEADER,
 };
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ pub enum Quoted {
         tag: u32,
         /// The Initiate Tag, if it is quoted and an INIT's.
         init_tag: Option<u32>,
-        /// The peer's host does not know SCTP.
+        /// The peer's host does not know SCTP, or nothing there takes it in UDP.
         no_protocol: bool,
     },
 }
@@ -112,6 +112,7 @@ pub fn parse_icmp(packet: &[u8]) -> Option<IcmpReport> {
     let what = Quote {
         protocol: ip.protocol,
         no_protocol: (kind, code) == (UNREACHABLE, PROTOCOL_UNREACHABLE),
+        no_port: (kind, code) == (UNREACHABLE, PORT_UNREACHABLE),
         bytes: quoted.get(ip.header..)?,
     };
     report(ip.source.into(), ip.destination.into(), &what, error)
@@ -151,6 +152,7 @@ pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
     let what = Quote {
         protocol,
         no_protocol: (kind, code) == (PARAMETER_PROBLEM_V6, UNRECOGNIZED_HEADER_V6),
+        no_port: (kind, code) == (UNREACHABLE_V6, PORT_UNREACHABLE_V6),
         bytes: quoted.get(header..)?,
     };
     report(source.into(), destination.into(), &what, error)
@@ -161,6 +163,8 @@ struct Quote<'a> {
     protocol: u8,
     /// The error says that its protocol is not known.
     no_protocol: bool,
+    /// The error says that nobody has its port.
+    no_port: bool,
     bytes: &'a [u8],
 }
 
@@ -170,16 +174,20 @@ fn report(
     quote: &Quote<'_>,
     error: IcmpError,
 ) -> Option<IcmpReport> {
-    let bytes = quote.bytes;
+    let protocol = Protocol::of_number(quote.protocol)?;
+    let (bytes, no_protocol) = match protocol {
+        Protocol::Udp => (quote.bytes.get(UDP_HEADER..)?, quote.no_port),
+        Protocol::Tcp | Protocol::Sctp => (quote.bytes, quote.no_protocol),
+    };
     let local = Endpoint::new(local, u16::from_be_bytes(array(bytes, 0)?));
     let remote = Endpoint::new(remote, u16::from_be_bytes(array(bytes, 2)?));
     let word = u32::from_be_bytes(array(bytes, 4)?);
-    let quoted = match Protocol::of_number(quote.protocol)? {
+    let quoted = match protocol {
         Protocol::Tcp => Quoted::Segment { seq: SeqNum(word) },
-        Protocol::Sctp => Quoted::Packet {
+        Protocol::Sctp | Protocol::Udp => Quoted::Packet {
             tag: word,
             init_tag: init_tag(bytes),
-            no_protocol: quote.no_protocol,
+            no_protocol,
         },
     };
     Some(IcmpReport {

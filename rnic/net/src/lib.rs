@@ -1,4 +1,5 @@
-//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment or an SCTP packet (RFC 791, RFC 8200, IEEE 802.1Q).
+//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment or an SCTP packet (RFC 791, RFC 8200, IEEE 802.1Q), and UDP
+//! around the latter (RFC 6951).
 //!
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
 //! whole segment; after that no length is checked again. SCTP's checksum is the SCTP stack's to verify. [`write_segment`] puts all headers in front
@@ -38,7 +39,7 @@ mod vlan;
 use std::fmt;
 use std::net::IpAddr;
 
-pub use emit::{Payload, emit, write_segment};
+pub use emit::{Payload, emit, write_segment, write_udp};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, Quoted, parse_icmp, parse_icmpv6};
@@ -60,6 +61,8 @@ pub const IPV4_HEADER: usize = 20;
 pub const IPV6_HEADER: usize = 40;
 /// Bytes of a TCP header without options.
 pub const TCP_HEADER: usize = 20;
+/// Bytes of a UDP header.
+pub const UDP_HEADER: usize = 8;
 /// Bytes of an SCTP packet's common header.
 pub const SCTP_HEADER: usize = 12;
 /// The most bytes of headers that are kept: Ethernet with a tag, IPv6, TCP with timestamps.

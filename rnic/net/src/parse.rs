@@ -4,21 +4,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use userspace_net::checksum::{self, PartialSum};
-use userspace_net::{Ecn, Endpoint, FourTuple};
+use userspace_net::{Ecn, Endpoint, FourTuple, UdpPorts};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
     FRAGMENT_UNIT, IPV4_HEADER, IPV4_MORE, IPV4_OFFSET, IPV6_HEADER, IPV6_MORE, IPV6_OFFSET,
-    PROTOCOL_FRAGMENT, Path, PathDefaults, Protocol, VLAN_TAG,
+    PROTOCOL_FRAGMENT, Path, PathDefaults, Protocol, UDP_HEADER, VLAN_TAG,
 };
+use crate::emit::UDP_CHECKSUM_OFFSET;
 
 /// What a frame with a whole TCP segment or SCTP packet told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The way back: the frame's addresses exchanged, its VLAN tag, the MTU that was given.
     pub path: Path,
-    /// What it carries.
+    /// What it carries: TCP or SCTP.
     pub protocol: Protocol,
+    /// The ports of the UDP header in front of an SCTP packet, if there is one.
+    pub udp: Option<UdpPorts>,
     /// Where that was sent to, and who sent it.
     pub tuple: FourTuple,
     /// The packet's ECN field.
@@ -52,8 +55,8 @@ pub enum DropReason {
     /// A fragment of a packet with TCP or SCTP.
     #[error("fragment")]
     Fragment,
-    /// Neither TCP nor SCTP, or behind IPv6 extension headers other than Fragment.
-    #[error("neither TCP nor SCTP")]
+    /// Neither TCP, SCTP nor UDP, or behind IPv6 extension headers other than Fragment.
+    #[error("neither TCP, SCTP nor UDP")]
     OtherProtocol,
     /// Sent to or from an address that no connection can have (RFC 1122 section 4.2.3.10).
     #[error("group address")]
@@ -61,12 +64,15 @@ pub enum DropReason {
     /// The TCP checksum is wrong.
     #[error("bad TCP checksum")]
     TcpChecksum,
+    /// The UDP checksum is wrong, or there is none over IPv6 (RFC 8200 section 8.1).
+    #[error("bad UDP checksum")]
+    UdpChecksum,
 }
 
-/// What is done with TCP's checksum.
+/// What is done with the checksums of TCP and UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// A segment whose checksum is wrong is dropped.
+    /// What has a wrong one is dropped.
     Verify,
     /// It is not looked at: the segment has not left this process's memory.
     Unnecessary,
@@ -104,19 +110,36 @@ pub fn parse_parts(
         return Err(DropReason::Truncated);
     }
     let rest = within(rest, ip.data.end - end);
-    let right = || {
-        let tcp = Protocol::Tcp.number();
-        let sum = checksum::pseudo(ip.source, ip.destination, tcp, ip.data.len())
+    let udp = match ip.protocol {
+        Protocol::Udp => Some(Udp::parse(segment, &ip)?),
+        Protocol::Tcp | Protocol::Sctp => None,
+    };
+    let unverified = match ip.protocol {
+        Protocol::Tcp => Some(DropReason::TcpChecksum),
+        Protocol::Udp if udp.is_some_and(|udp| udp.has_checksum) => Some(DropReason::UdpChecksum),
+        Protocol::Sctp | Protocol::Udp => None,
+    };
+    let is_right = || {
+        let number = ip.protocol.number();
+        let sum = checksum::pseudo(ip.source, ip.destination, number, ip.data.len())
             + sum_parts(segment, rest, rnic_crc::sum);
         sum.folded() == u16::MAX
     };
-    if ip.protocol == Protocol::Tcp && checksum == Checksum::Verify && !right() {
-        return Err(DropReason::TcpChecksum);
+    if let Some(reason) = unverified
+        && checksum == Checksum::Verify
+        && !is_right()
+    {
+        return Err(reason);
     }
-    let source_port = u16::from_be_bytes(array(segment, 0)?);
-    let destination_port = u16::from_be_bytes(array(segment, 2)?);
+    let (protocol, before) = match udp {
+        Some(_) => (Protocol::Sctp, UDP_HEADER),
+        None => (ip.protocol, 0),
+    };
+    let source_port = u16::from_be_bytes(array(segment, before)?);
+    let destination_port = u16::from_be_bytes(array(segment, before + 2)?);
     Ok(Received {
-        protocol: ip.protocol,
+        protocol,
+        udp: udp.map(|udp| udp.ports),
         path: Path {
             src_mac: link.destination,
             dst_mac: link.source,
@@ -129,8 +152,37 @@ pub fn parse_parts(
             remote: Endpoint::new(ip.source, source_port),
         },
         ecn: ip.ecn,
-        data: ip.data,
+        data: ip.data.start + before..ip.data.end,
     })
+}
+
+/// What a UDP header tells.
+#[derive(Clone, Copy)]
+struct Udp {
+    ports: UdpPorts,
+    /// IPv4 may go without.
+    has_checksum: bool,
+}
+
+impl Udp {
+    fn parse(packet: &[u8], ip: &Ip) -> Result<Self, DropReason> {
+        let word = |at| array(packet, at).map(u16::from_be_bytes);
+        // Nobody has bytes behind an SCTP packet that are not its.
+        if usize::from(word(4)?) != ip.data.len() {
+            return Err(DropReason::Truncated);
+        }
+        let has_checksum = word(UDP_CHECKSUM_OFFSET)? != 0;
+        if !has_checksum && ip.source.is_ipv6() {
+            return Err(DropReason::UdpChecksum);
+        }
+        Ok(Self {
+            ports: UdpPorts {
+                source: word(0)?,
+                destination: word(2)?,
+            },
+            has_checksum,
+        })
+    }
 }
 
 /// The one's complement sum of bytes in several slices, of which `sum` gives each one's, in turn.

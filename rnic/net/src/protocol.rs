@@ -7,6 +7,8 @@ pub enum Protocol {
     Tcp,
     /// SCTP (RFC 9260).
     Sctp,
+    /// UDP, and SCTP in it (RFC 6951).
+    Udp,
 }
 
 impl Protocol {
@@ -15,6 +17,7 @@ impl Protocol {
         match self {
             Self::Tcp => 6,
             Self::Sctp => 132,
+            Self::Udp => 17,
         }
     }
 
@@ -24,6 +27,7 @@ impl Protocol {
         match number {
             6 => Some(Self::Tcp),
             132 => Some(Self::Sctp),
+            17 => Some(Self::Udp),
             _ => None,
         }
     }
@@ -33,6 +37,7 @@ impl Protocol {
         match self {
             Self::Tcp => super::TCP_HEADER,
             Self::Sctp => super::SCTP_HEADER,
+            Self::Udp => super::UDP_HEADER + super::SCTP_HEADER,
         }
     }
 }

@@ -1,4 +1,4 @@
-use userspace_net::{Ecn, Endpoint, FourTuple, checksum};
+use userspace_net::{Ecn, Endpoint, FourTuple, UdpPorts, checksum};
 use userspace_tcp::{Flags, TcpHeader};
 
 use super::*;
@@ -218,10 +218,10 @@ fn other_protocols_are_not_ours() {
         parse(&arp, &PathDefaults::new(1500)),
         Err(DropReason::NotIp)
     );
-    let mut udp = frame(&path(None), &tuple(true), b"x");
-    udp[20] = 17;
+    let mut esp = frame(&path(None), &tuple(true), b"x");
+    esp[20] = 50;
     assert_eq!(
-        parse(&udp, &PathDefaults::new(1500)),
+        parse(&esp, &PathDefaults::new(1500)),
         Err(DropReason::OtherProtocol)
     );
 }
@@ -280,4 +280,94 @@ fn an_sctp_packet_is_told_from_a_segment_and_its_checksum_left_to_sctp() {
         };
         assert_eq!(error, Err(expected));
     }
+}
+
+/// An SCTP packet from `tuple.local`, in UDP.
+fn in_udp(tuple: &FourTuple, ports: UdpPorts, packet: &[u8]) -> Vec<u8> {
+    let path = path(None);
+    let ends = (tuple.local.addr, tuple.remote.addr);
+    let before = path.headers_len(ends.1);
+    let mut frame = [&vec![0; before + UDP_HEADER][..], packet].concat();
+    write_udp(ends, ports, &mut frame[before..]).unwrap();
+    let what = (Protocol::Udp, frame.len() - before);
+    emit(&path, ends, what, Ecn::NotEct, &mut frame).unwrap();
+    frame
+}
+
+const UDP_PORTS: UdpPorts = UdpPorts {
+    source: 9899,
+    destination: 40_000,
+};
+
+fn sctp_packet(tuple: &FourTuple, rest: &[u8]) -> Vec<u8> {
+    let ports = [tuple.local.port, tuple.remote.port].map(u16::to_be_bytes);
+    [&ports.concat()[..], &[0; 8], rest].concat()
+}
+
+#[test]
+fn an_sctp_packet_in_udp_is_found_by_its_own_ports() {
+    for v6 in [false, true] {
+        let tuple = tuple(v6);
+        for rest in [0, 1, 1000] {
+            let packet = sctp_packet(&tuple, &vec![7; rest]);
+            let frame = in_udp(&tuple, UDP_PORTS, &packet);
+            let sliced = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+            let Some(etherparse::TransportSlice::Udp(udp)) = sliced.transport else {
+                panic!("{sliced:?}");
+            };
+            assert_eq!((udp.source_port(), udp.destination_port()), (9899, 40_000));
+            let received = parse(&frame, &PathDefaults::new(1500)).unwrap();
+            assert_eq!(received.protocol, Protocol::Sctp);
+            assert_eq!(received.udp, Some(UDP_PORTS));
+            assert_eq!(received.tuple, FourTuple::new(tuple.remote, tuple.local));
+            assert_eq!(frame[received.data], packet);
+            let flow = flow(&frame).unwrap();
+            assert_eq!(flow.protocol, Protocol::Sctp);
+            assert_eq!(flow.ports, Some((tuple.local.port, tuple.remote.port)));
+        }
+    }
+}
+
+#[test]
+fn damage_in_udp_is_found_and_ipv4_alone_may_go_without_a_checksum() {
+    for v6 in [false, true] {
+        let tuple = tuple(v6);
+        let whole = in_udp(&tuple, UDP_PORTS, &sctp_packet(&tuple, b"data"));
+        let udp = path(None).headers_len(tuple.remote.addr);
+        let parsed = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut frame = whole.clone();
+            change(&mut frame);
+            parse(&frame, &PathDefaults::new(1500)).map(|received| received.udp)
+        };
+        for at in [udp, udp + 3, udp + 6, udp + UDP_HEADER, whole.len() - 1] {
+            let damaged = parsed(&|frame| frame[at] ^= 0x10);
+            assert_eq!(damaged, Err(DropReason::UdpChecksum), "byte {at}");
+        }
+        let none = parsed(&|frame| frame[udp + 6..udp + 8].fill(0));
+        let expected = match v6 {
+            false => Ok(Some(UDP_PORTS)),
+            true => Err(DropReason::UdpChecksum),
+        };
+        assert_eq!(none, expected);
+        for len in [0, 7, 8, 23, 25, u16::MAX] {
+            let wrong =
+                parsed(&|frame| frame[udp + 4..udp + 6].copy_from_slice(&len.to_be_bytes()));
+            assert_eq!(wrong, Err(DropReason::Truncated), "{len}");
+        }
+    }
+}
+
+/// RFC 768: a computed checksum of zero is sent as all ones.
+#[test]
+fn a_udp_checksum_is_never_zero() {
+    let tuple = tuple(false);
+    let checksum = |word: u16| {
+        let packet = sctp_packet(&tuple, &word.to_be_bytes());
+        let frame = in_udp(&tuple, UDP_PORTS, &packet);
+        let at = path(None).headers_len(tuple.remote.addr) + 6;
+        u16::from_be_bytes([frame[at], frame[at + 1]])
+    };
+    // The word that has the sum be what gives zero.
+    let word = checksum(0);
+    assert_eq!(checksum(word), u16::MAX);
 }

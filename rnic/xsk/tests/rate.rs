@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair};
 use etherparse::PacketBuilder;
-use rnic_steering::{FloodLimits, ModePreference, Protocol, Steering};
+use rnic_steering::{ModePreference, Protocol, Steering, SteeringConfig};
 use rnic_xsk::{ChunkSize, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
 
 const PORT: u16 = 7471;
@@ -38,11 +38,11 @@ fn rate(preference: ModePreference, bytes: usize) -> f64 {
     pair.enter_left();
     let (umem_l, mut pool_l) = Umem::new(&config).unwrap();
     let mut left = XskPort::open(&umem_l, XskPortConfig::new(LEFT, 0)).unwrap();
-    let _left_steering = Steering::attach(LEFT, preference, &FloodLimits::NONE).unwrap();
+    let _left_steering = Steering::attach(LEFT, preference, &SteeringConfig::UNLIMITED).unwrap();
     pair.enter_right();
     let (umem_r, mut pool_r) = Umem::new(&config).unwrap();
     let mut right = XskPort::open(&umem_r, XskPortConfig::new(RIGHT, 0)).unwrap();
-    let mut steering = Steering::attach(RIGHT, preference, &FloodLimits::NONE).unwrap();
+    let mut steering = Steering::attach(RIGHT, preference, &SteeringConfig::UNLIMITED).unwrap();
     steering
         .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
         .unwrap();

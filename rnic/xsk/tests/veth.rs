@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair, without_privilege};
 use etherparse::PacketBuilder;
-use rnic_steering::{FloodLimits, ModePreference, Protocol, Steering};
+use rnic_steering::{ModePreference, Protocol, Steering, SteeringConfig};
 use rnic_xsk::{
     BusyPoll, CHUNKS_MAX, ChunkSize, CopyMode, FramePool, HugePages, Packet, Port, Umem,
     UmemConfig, XskError, XskPort, XskPortConfig,
@@ -37,8 +37,12 @@ impl End {
     /// what is sent to `address`.
     fn open(interface: &str, address: &str, queues: u32, config: &UmemConfig) -> End {
         let (umem, mut pool) = Umem::new(config).unwrap();
-        let mut steering =
-            Steering::attach(interface, ModePreference::NativeOnly, &FloodLimits::NONE).unwrap();
+        let mut steering = Steering::attach(
+            interface,
+            ModePreference::NativeOnly,
+            &SteeringConfig::UNLIMITED,
+        )
+        .unwrap();
         steering
             .claim(Protocol::Tcp, address.parse().unwrap(), PORT)
             .unwrap();
@@ -312,8 +316,12 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     let mut sender = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap();
     pair.enter_right();
     let mut receiver = XskPort::open(&umem, XskPortConfig::new(RIGHT, 0)).unwrap();
-    let mut steering =
-        Steering::attach(RIGHT, ModePreference::NativeOnly, &FloodLimits::NONE).unwrap();
+    let mut steering = Steering::attach(
+        RIGHT,
+        ModePreference::NativeOnly,
+        &SteeringConfig::UNLIMITED,
+    )
+    .unwrap();
     steering
         .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
         .unwrap();

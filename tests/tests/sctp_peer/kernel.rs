@@ -3,12 +3,13 @@
 
 use rnic::{Context, ListenOptions, Listener, Transport};
 use rnic_tests::cases::Cases;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::interop::Interop;
 use rnic_tests::lab::Family;
 use rnic_tests::peer::Job;
 use rnic_tests::{binary, usrsctp, wait};
 
-use super::{LIMIT, PORT, side};
+use super::{LIMIT, PORT, UDP, in_udp, side};
 
 /// Messages each way, and the longest: one chunk of ours, up to three fragments of the kernel's.
 const MESSAGES: &str = "1500";
@@ -30,6 +31,33 @@ impl Stand {
         let _ = interop.peer.run("modprobe sctp").success();
         let context = Context::open(interop.daemon.socket()).expect("the daemon serves");
         Self { interop, context }
+    }
+
+    /// From here on both have their packets in UDP (RFC 6951).
+    fn go_in_udp(&mut self) {
+        let keys = ["udp_port", "encap_port"].map(|key| format!("net.sctp.{key}={UDP}"));
+        let line = format!("sysctl -w {}", keys.join(" "));
+        let _ = self.interop.peer.run(&line).success();
+        let options = DaemonOptions {
+            mode: Some("native"),
+            ..in_udp()
+        };
+        self.interop.kill_daemon();
+        let Interop { lab, host, .. } = &self.interop;
+        self.interop.daemon = Daemon::start(lab, host, &options);
+        self.context = Context::open(self.interop.daemon.socket()).expect("the daemon serves");
+    }
+
+    fn ddp(&self, cases: &mut Cases, first_port: u16, how: &str) {
+        for (family, number) in [(Family::V4, 0), (Family::V6, 1)] {
+            let port = first_port + 2 * u16::from(number);
+            cases.run(format!("DDP{how}, {family:?}, we begin"), || {
+                self.we_begin(family, port, 2 - number);
+            });
+            cases.run(format!("DDP{how}, {family:?}, the kernel begins"), || {
+                self.the_peer_begins(family, port + 1, number == 0);
+            });
+        }
     }
 
     fn ours(&self, family: Family) -> String {
@@ -122,7 +150,7 @@ impl Stand {
 
 #[test]
 fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
-    let stand = Stand::new();
+    let mut stand = Stand::new();
     let mut cases = Cases::new("Linux's SCTP");
     for family in Family::ALL {
         for (we_connect, we_end, end) in [
@@ -137,14 +165,8 @@ fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
             cases.run(name, || stand.messages(family, we_connect, we_end, end));
         }
     }
-    for (family, number) in [(Family::V4, 0), (Family::V6, 1)] {
-        let port = PORT + 10 + 2 * u16::from(number);
-        cases.run(format!("DDP, {family:?}, we begin"), || {
-            stand.we_begin(family, port, 2 - number);
-        });
-        cases.run(format!("DDP, {family:?}, the kernel begins"), || {
-            stand.the_peer_begins(family, port + 1, number == 0);
-        });
-    }
+    stand.ddp(&mut cases, PORT + 10, "");
+    stand.go_in_udp();
+    stand.ddp(&mut cases, PORT + 20, " in UDP");
     cases.finish();
 }

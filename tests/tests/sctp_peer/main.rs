@@ -1,4 +1,4 @@
-//! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132: nothing of the peer is ours but its
+//! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132 or UDP: nothing of the peer is ours but its
 //! reading of the RFCs. All operations go both ways, and what the peer does wrong on purpose is answered as the RFCs say.
 
 mod kernel;
@@ -18,23 +18,37 @@ use side::Side;
 
 const PORT: u16 = 4791;
 const LIMIT: Duration = Duration::from_secs(60);
+/// The UDP port of both, when packets are in UDP: that of RFC 6951 section 6.
+const UDP: u16 = 9899;
+
 /// An RNIC on one host, the peer's program on the other.
 struct TestBed {
     daemon: Daemon,
     ours: Host,
     theirs: Host,
+    /// Packets are in UDP.
+    in_udp: bool,
     _lab: Lab,
 }
 
 impl TestBed {
     fn new(name: &str) -> Self {
+        Self::with(name, false)
+    }
+
+    fn with(name: &str, in_udp: bool) -> Self {
         let mut lab = Lab::new(name);
         let (ours, theirs) = lab.pair(&LinkOptions::default());
-        let daemon = Daemon::start(&lab, &ours, &DaemonOptions::default());
+        let options = match in_udp {
+            true => self::in_udp(),
+            false => DaemonOptions::default(),
+        };
+        let daemon = Daemon::start(&lab, &ours, &options);
         Self {
             daemon,
             ours,
             theirs,
+            in_udp,
             _lab: lab,
         }
     }
@@ -46,9 +60,13 @@ impl TestBed {
         let program = usrsctp::program("ddp-sctp-peer");
         let command = self.theirs.namespace.command(program).label("peer");
         let command = command.args([role, "--local", &address(&self.theirs), "--port", &port]);
-        match role {
+        let command = match role {
             "connect" => command.args(["--remote", &address(&self.ours)]),
             _ => command,
+        };
+        match self.in_udp {
+            true => command.args(["--udp", &UDP.to_string()]),
+            false => command,
         }
         .args(words)
     }
@@ -69,6 +87,16 @@ impl TestBed {
     }
 }
 
+/// A daemon that begins associations in UDP, and takes packets in UDP.
+fn in_udp() -> DaemonOptions {
+    let port = UDP.to_string();
+    let words = ["--sctp-udp-port", &port, "--sctp-udp-peer-port", &port];
+    DaemonOptions {
+        arguments: words.map(str::to_owned).into(),
+        ..DaemonOptions::default()
+    }
+}
+
 fn options(revision: u8) -> ConnectOptions {
     let mpa = MpaOptions {
         revision,
@@ -83,7 +111,15 @@ fn options(revision: u8) -> ConnectOptions {
 
 #[test]
 fn all_operations_go_both_ways_where_we_begin() {
-    let bed = TestBed::new("sctp-peer-active");
+    where_we_begin(&TestBed::new("sctp-peer-active"));
+}
+
+#[test]
+fn all_operations_go_both_ways_in_udp_where_we_begin() {
+    where_we_begin(&TestBed::with("sctp-peer-udp-active", true));
+}
+
+fn where_we_begin(bed: &TestBed) {
     let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
     for (family, revision) in [(Family::V4, 2), (Family::V6, 1)] {
         let at = bed.theirs.address(family, PORT);
@@ -93,7 +129,15 @@ fn all_operations_go_both_ways_where_we_begin() {
 
 #[test]
 fn all_operations_go_both_ways_where_the_peer_begins() {
-    let bed = TestBed::new("sctp-peer-passive");
+    where_the_peer_begins(&TestBed::new("sctp-peer-passive"));
+}
+
+#[test]
+fn all_operations_go_both_ways_in_udp_where_the_peer_begins() {
+    where_the_peer_begins(&TestBed::with("sctp-peer-udp-passive", true));
+}
+
+fn where_the_peer_begins(bed: &TestBed) {
     let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
     for (family, enhanced) in [(Family::V4, true), (Family::V6, false)] {
         let listener = bed.listener(&context, family);

@@ -173,7 +173,7 @@ impl Link {
             Ok(parsed) => Some((frame, parsed)),
             Err(reason) => {
                 match reason {
-                    DropReason::TcpChecksum | DropReason::IpChecksum => {
+                    DropReason::TcpChecksum | DropReason::UdpChecksum | DropReason::IpChecksum => {
                         self.stats.bad_checksums += 1
                     }
                     _ => self.stats.unusable += 1,

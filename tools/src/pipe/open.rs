@@ -10,7 +10,7 @@ use rnic_device::host::{
     find_way,
 };
 use rnic_net::{Path, TCP_HEADER, ip_header_len};
-use rnic_steering::{FloodLimits, Protocol};
+use rnic_steering::{Protocol, SteeringConfig};
 use userspace_net::{FourTuple, Instant};
 use userspace_tcp::{Config, KeepAlive};
 
@@ -70,7 +70,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
 
     let reservation = Reservation::take(rnic::Transport::Tcp, local, interface.index)?;
     let local = reservation.local();
-    let mut steering = attach(&interface, settings.mode, &FloodLimits::NONE)?;
+    let mut steering = attach(&interface, settings.mode, &SteeringConfig::UNLIMITED)?;
     let mode = steering.mode().to_string();
     // Half of a UMEM with wide frames is for receiving; the other half has as many wide ones.
     let factor = match Sockets::chunk(&interface)?.chunks() as u32 {

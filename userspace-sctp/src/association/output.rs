@@ -59,6 +59,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         };
         let path = &self.paths[at];
         Some(Transmit {
+            assoc: Some(self.id),
             ends: path.route(self.ends).ends,
             udp: path.udp_ports(env.config),
             len,

@@ -48,6 +48,7 @@ impl<B> Association<B> {
         path.timers.probe = Some(env.now + PATIENCE + path.rto.get());
         env.effects.counters.mtu_probes += 1;
         Some(Transmit {
+            assoc: Some(self.id),
             ends: path.route(self.ends).ends,
             udp: path.udp_ports(env.config),
             len: writer.finish(),

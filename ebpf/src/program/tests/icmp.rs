@@ -8,7 +8,7 @@ use super::*;
 const ICMP: usize = 8;
 
 /// What a filter says of a message.
-fn keep(bench: &mut Bench, version: IpVersion, message: &[u8]) -> bool {
+pub(super) fn keep(bench: &mut Bench, version: IpVersion, message: &[u8]) -> bool {
     let name = match version {
         IpVersion::V4 => "icmp",
         IpVersion::V6 => "icmpv6",
@@ -57,7 +57,7 @@ fn sent(v6: bool) -> Vec<u8> {
 }
 
 /// An error of this type that quotes a packet.
-fn error(v6: bool, kind: u8, quoted: &[u8]) -> Vec<u8> {
+pub(super) fn error(v6: bool, kind: u8, quoted: &[u8]) -> Vec<u8> {
     let mut message = vec![];
     if !v6 {
         PacketBuilder::ipv4([198, 18, 0, 9], OURS_V4, 64)
@@ -73,7 +73,7 @@ fn error(v6: bool, kind: u8, quoted: &[u8]) -> Vec<u8> {
     message
 }
 
-fn version(v6: bool) -> IpVersion {
+pub(super) fn version(v6: bool) -> IpVersion {
     if v6 { IpVersion::V6 } else { IpVersion::V4 }
 }
 

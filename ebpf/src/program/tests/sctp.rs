@@ -4,11 +4,11 @@ use super::*;
 use crate::Rate;
 
 const SCTP: u8 = 132;
-const INIT: u8 = 1;
-const SACK: u8 = 3;
+pub(super) const INIT: u8 = 1;
+pub(super) const SACK: u8 = 3;
 
 /// A packet with one chunk of this type.
-fn packet(v6: bool, chunk: u8) -> Vec<u8> {
+pub(super) fn packet(v6: bool, chunk: u8) -> Vec<u8> {
     let mut sctp = Vec::new();
     sctp.extend(PEER_PORT.to_be_bytes());
     sctp.extend(PORT.to_be_bytes());

@@ -14,7 +14,7 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 22] = [
     "name",
     "capture",
     "queues",
@@ -33,6 +33,8 @@ const KEYS: [&str; 20] = [
     "keepalive_interval",
     "keepalive_probes",
     "congestion",
+    "sctp_udp_port",
+    "sctp_udp_peer_port",
     "allowed_peers",
     "vlan",
 ];
@@ -96,6 +98,8 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         }
         "keepalive_probes" => given.keepalive_probes = reader.number(at, cli::KEEPALIVE_PROBES),
         "congestion" => given.congestion = reader.parsed(at, congestion),
+        "sctp_udp_port" => given.sctp_udp_port = reader.number(at, 1..=u16::MAX),
+        "sctp_udp_peer_port" => given.sctp_udp_peer_port = reader.number(at, 1..=u16::MAX),
         _ => return false,
     }
     true

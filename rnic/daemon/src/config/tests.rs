@@ -76,6 +76,8 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         keepalive_interval = 5
         keepalive_probes = 4
         congestion = "bbr"
+        sctp_udp_port = 9899
+        sctp_udp_peer_port = 9900
         no_loopback = true
         no_wait = true
         no_seccomp = true
@@ -108,6 +110,8 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
             congestion: Some(CongestionControl::Bbr),
+            sctp_udp_port: Some(9899),
+            sctp_udp_peer_port: Some(9900),
         },
         loopback: false,
         no_loopback: true,

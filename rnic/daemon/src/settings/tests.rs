@@ -1,5 +1,5 @@
 use super::*;
-use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, XdpMode};
+use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, SctpUdp, XdpMode};
 
 fn given() -> Given {
     Given {
@@ -81,6 +81,8 @@ fn everything_that_was_given_reaches_the_device() {
             keepalive_interval: Some(5),
             keepalive_probes: Some(4),
             congestion: Some(CongestionControl::Bbr),
+            sctp_udp_port: Some(9899),
+            sctp_udp_peer_port: Some(9900),
         },
         no_seccomp: true,
         log: Some(LevelFilter::Debug),
@@ -130,6 +132,11 @@ fn everything_that_was_given_reaches_the_device() {
     };
     assert_eq!(device.keepalive, Some(keepalive));
     assert_eq!(device.congestion, CongestionControl::Bbr);
+    let udp = SctpUdp {
+        port: 9899,
+        peer_port: Some(9900),
+    };
+    assert_eq!(device.sctp_udp, Some(udp));
     assert!(!device.seccomp);
     assert_eq!(device.limits.clients, 3);
     assert_eq!(log, LevelFilter::Debug);

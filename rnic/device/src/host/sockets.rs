@@ -1,6 +1,6 @@
 //! An interface's queues as AF_XDP sockets on one UMEM, and the steering program that fills them.
 
-use rnic_steering::{FloodLimits, ModePreference, Steering, SteeringError};
+use rnic_steering::{ModePreference, Steering, SteeringConfig, SteeringError};
 use rnic_xsk::{
     BusyPoll, ChunkSize, FramePool, KernelFeature, Umem, UmemConfig, XskError, XskPort,
     XskPortConfig,
@@ -36,8 +36,7 @@ pub struct Sockets {
     pub ports: Vec<XskPort>,
 }
 
-/// Attaches the steering program to an interface of the calling thread's network namespace. Of what is
-/// claimed it lets no more through of strangers than `limits`.
+/// Attaches the steering program to an interface of the calling thread's network namespace.
 ///
 /// # Errors
 ///
@@ -45,14 +44,14 @@ pub struct Sockets {
 pub fn attach(
     interface: &Interface,
     mode: XdpMode,
-    limits: &FloodLimits,
+    config: &SteeringConfig,
 ) -> Result<Steering, DeviceError> {
     let preference = match mode {
         XdpMode::Auto => ModePreference::NativeThenGeneric,
         XdpMode::Native => ModePreference::NativeOnly,
         XdpMode::Generic => ModePreference::GenericOnly,
     };
-    Steering::attach(&interface.name, preference, limits)
+    Steering::attach(&interface.name, preference, config)
         .map_err(|error| steering_error(interface, error))
 }
 

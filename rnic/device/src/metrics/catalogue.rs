@@ -54,6 +54,7 @@ pub(super) const SHARD: &[Family] = &[
             (r#"reason="other_protocol""#, "rx_other_protocol"),
             (r#"reason="group_address""#, "rx_group_address"),
             (r#"reason="bad_tcp_checksum""#, "rx_bad_tcp_checksum"),
+            (r#"reason="bad_udp_checksum""#, "rx_bad_udp_checksum"),
             (r#"reason="bad_tcp_header""#, "rx_tcp_malformed"),
             (r#"reason="wrong_vlan""#, "rx_wrong_vlan"),
             (r#"reason="martian""#, "rx_martians"),

@@ -37,6 +37,8 @@ pub struct ShardConfig {
     pub answer_timeout: Duration,
     /// How long a closing connection may wait for the peer before it is reset.
     pub close_timeout: Duration,
+    /// SCTP in UDP, if any packet is.
+    pub sctp_udp: Option<SctpUdp>,
     /// Nanoseconds since 1970 UTC at the shard's time zero; for captures.
     pub unix_time_at_zero: u64,
 }
@@ -56,9 +58,20 @@ impl Default for ShardConfig {
             first_byte_timeout: Duration::from_secs(2),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),
+            sctp_udp: None,
             unix_time_at_zero: 0,
         }
     }
+}
+
+/// How SCTP goes in UDP (RFC 6951).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SctpUdp {
+    /// The local UDP port, 9899 by its registration. Packets to it are taken, and packets in UDP come from it. An
+    /// association that a peer begins goes as its packets came.
+    pub port: u16,
+    /// The UDP port of the peers to which associations are begun. `None`: those go without UDP.
+    pub peer_port: Option<u16>,
 }
 
 /// The bounds of a shard's tables. What would pass one is refused with

@@ -65,6 +65,7 @@ impl Sctp {
             inbound_streams: STREAM + 1,
             adaptation: Some(ADAPTATION_DDP),
             mtu: config.path_defaults.mtu as usize,
+            udp_port: config.sctp_udp.map(|udp| udp.port),
             max_burst: MAX_BURST,
             rto: Bounds {
                 min: RTO_MIN,

@@ -40,6 +40,7 @@ mod sctp;
 #[path = "../shared/sctp_peer.rs"]
 mod sctp_peer;
 mod sctp_raw;
+mod sctp_udp;
 mod set_timeouts;
 mod side;
 mod small_peers;

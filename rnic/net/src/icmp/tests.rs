@@ -217,6 +217,49 @@ fn an_error_about_an_sctp_packet_has_its_tag_and_whether_the_host_knows_no_sctp(
     }
 }
 
+/// The same in UDP (RFC 6951), where it is the port that is not there.
+#[test]
+fn an_error_about_an_sctp_packet_in_udp_has_its_ports_and_whether_nobody_takes_it() {
+    let in_udp = |mut packet: Vec<u8>, protocol: usize, header: usize| {
+        packet[protocol] = 17;
+        let udp = [9899_u16, 40_001, 128, 0].map(u16::to_be_bytes).concat();
+        packet.splice(header..header, udp);
+        packet
+    };
+    let quoted = |no_protocol| Quoted::Packet {
+        tag: 0xaabb_ccdd,
+        init_tag: Some(9),
+        no_protocol,
+    };
+    let v4 = in_udp(sctp_v4(1), 9, IPV4_HEADER);
+    let unreachable = Icmpv4Type::DestinationUnreachable;
+    for (kind, no_protocol) in [
+        (unreachable(DestUnreachableHeader::Protocol), false),
+        (unreachable(DestUnreachableHeader::Port), true),
+        (too_big_v4(1400), false),
+    ] {
+        let report = parse_icmp(&error_v4(kind, &v4)).unwrap();
+        assert_eq!(report.quoted, quoted(no_protocol));
+        let (ours, theirs) = ((OURS_V4.into(), 7471), (PEER_V4.into(), 40_000));
+        let ends: [(IpAddr, u16); 2] = [ours, theirs];
+        assert_eq!(report.tuple, FourTuple::new(ends[0], ends[1]));
+    }
+    let v6 = in_udp(sctp_v6(1), 6, IPV6_HEADER);
+    let port = Icmpv6Type::DestinationUnreachable(DestUnreachableCode::Port);
+    for (kind, no_protocol) in [
+        (port, true),
+        (Icmpv6Type::PacketTooBig { mtu: 1400 }, false),
+    ] {
+        let report = parse_icmpv6(&error_v6(kind, &v6)).unwrap();
+        assert_eq!(report.quoted, quoted(no_protocol));
+    }
+    // The UDP header alone does not tell which association it is about.
+    for len in [IPV4_HEADER + 7, IPV4_HEADER + 8, IPV4_HEADER + 15] {
+        let kind = unreachable(DestUnreachableHeader::Port);
+        assert_eq!(parse_icmp(&error_v4(kind, &v4[..len])), None, "{len}");
+    }
+}
+
 #[test]
 fn a_first_fragment_of_ours_has_the_ports_and_a_later_one_has_not() {
     for (offset, ours) in [(0_u8, true), (100, false)] {
@@ -257,12 +300,12 @@ fn what_is_no_error_about_a_segment_of_ours_is_left_out() {
     quench[22..24].copy_from_slice(&sum);
     assert_eq!(parse_icmp(&quench), None);
 
-    let (mut udp, mut udp6) = (sent_v4(), sent_v6());
-    udp[9] = 17;
-    udp6[6] = 17;
-    assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &udp)), None);
+    let (mut esp, mut esp6) = (sent_v4(), sent_v6());
+    esp[9] = 50;
+    esp6[6] = 50;
+    assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &esp)), None);
     let too_big = Icmpv6Type::PacketTooBig { mtu: 1400 };
-    assert_eq!(parse_icmpv6(&error_v6(too_big, &udp6)), None);
+    assert_eq!(parse_icmpv6(&error_v6(too_big, &esp6)), None);
     assert_eq!(parse_icmpv6(&error_v6(too_big, &sent_v4())), None);
     assert_eq!(parse_icmp(&error_v4(too_big_v4(1400), &sent_v6())), None);
 

@@ -282,7 +282,7 @@ fn what_is_no_fragment_is_refused() {
     assert_eq!(refuse(&frame), DropReason::IpHeader);
     assert_eq!(refuse(&fragments[0][..100]), DropReason::Truncated);
     assert_eq!(
-        refuse(&with_byte(&fragments[0], 9, |_| 17)),
+        refuse(&with_byte(&fragments[0], 9, |_| 50)),
         DropReason::OtherProtocol
     );
     let mut broken = fragments[0].clone();

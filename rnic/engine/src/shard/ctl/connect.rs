@@ -33,7 +33,7 @@ impl Ctl {
         let mpa = &loopback::mpa_over(port, mpa);
         let (id, asking) = match transport {
             Transport::Tcp => dp.open(tuple, &path, mpa, private_data)?,
-            Transport::Sctp => dp.open_session(tuple, &path, mpa, private_data)?,
+            Transport::Sctp => dp.open_session((tuple, &path, port), mpa, private_data)?,
         };
         let slot = dp.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;

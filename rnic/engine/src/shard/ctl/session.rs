@@ -10,7 +10,7 @@ use rnic_proto::mpa::startup::{Negotiated, Revision};
 use rnic_proto::sctp::{self, Session, SessionOptions, Told, UserData};
 use rnic_xsk::Port;
 use userspace_net::{ConnId, FourTuple};
-use userspace_sctp::{AssocId, ConnectError, Event, Failure};
+use userspace_sctp::{AssocId, ConnectError, Event, Failure, Route};
 
 use crate::command::CommandError;
 use crate::conn::{Asking, Conn, Phase};
@@ -44,8 +44,7 @@ impl<P: Port> Datapath<P> {
     /// Begins an association; the Initiate follows when it is established.
     pub(in crate::shard) fn open_session(
         &mut self,
-        tuple: FourTuple,
-        path: &Path,
+        (tuple, path, port): (FourTuple, &Path, usize),
         mpa: &MpaOptions,
         private_data: &[u8],
     ) -> Result<(ConnId, Asking), CommandError> {
@@ -62,8 +61,14 @@ impl<P: Port> Datapath<P> {
             },
         };
         let (session, initiate) = Session::initiate(&options, private_data).map_err(invalid)?;
+        // Nothing within the host drops SCTP.
+        let udp = self.config.sctp_udp.filter(|_| self.is_of_interface(port));
+        let route = Route {
+            ends: ends(&tuple),
+            udp: udp.and_then(|udp| udp.peer_port),
+        };
         let sctp = &mut self.sctp;
-        let assoc = sctp.stack.connect(self.now, ends(&tuple));
+        let assoc = sctp.stack.connect(self.now, route);
         let assoc = assoc.map_err(|error| match error {
             ConnectError::TooMany { limit } => CommandError::Limit {
                 what: "associations",

@@ -234,6 +234,10 @@ impl<P: Port> Datapath<P> {
             parsed.path.vlan = tag;
         }
         if parsed.protocol == Protocol::Sctp {
+            let port = self.config.sctp_udp.map(|udp| udp.port);
+            if parsed.udp.is_some_and(|udp| Some(udp.destination) != port) {
+                return Err(Some(DropReason::OtherProtocol));
+            }
             return Ok(Headers::Sctp(parsed));
         }
         // `parse_parts` checked that the range lies within the packet.

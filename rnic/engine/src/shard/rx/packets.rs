@@ -68,7 +68,8 @@ impl<P: Port> Datapath<P> {
         let (conns, qps, tables, now) =
             (&mut self.conns, &mut self.qps, &mut self.tables, self.now);
         let counters = &mut self.counters;
-        stack.receive(now, local, remote, None, bytes, |assoc, message| {
+        let udp = received.udp.map(|ports| ports.source);
+        stack.receive(now, local, remote, udp, bytes, |assoc, message| {
             let Some(session) = sessions.of(assoc) else {
                 return;
             };

@@ -1,6 +1,6 @@
 //! SCTP's packets become frames.
 
-use rnic_net::{Path, Protocol};
+use rnic_net::{Path, Protocol, UDP_HEADER};
 use rnic_xsk::{Frame, Port};
 use userspace_net::Ecn;
 use userspace_sctp::Transmit;
@@ -48,17 +48,18 @@ impl Tx {
             dp.frames.pool.free(frame);
             return true;
         };
-        let headers = path.headers_len(packet.ends.remote.ip());
+        let (local, remote) = (packet.ends.local.ip(), packet.ends.remote.ip());
+        let headers = path.headers_len(remote) + packet.udp.map_or(0, |_| UDP_HEADER);
         let bytes = dp.frames.umem.bytes_mut(&mut frame);
-        let fits = headers + packet.len <= bytes.len();
-        if fits && headers != at {
+        if headers != at && headers + packet.len <= bytes.len() {
             bytes.copy_within(at..at + packet.len, headers);
             self.packet_headers = headers;
         }
-        let ends = (packet.ends.local.ip(), packet.ends.remote.ip());
-        let what = (Protocol::Sctp, packet.len);
-        let written = rnic_net::emit(&path, ends, what, Ecn::NotEct, bytes);
-        if !fits || written.is_none() {
+        let whole = bytes.get_mut(..headers + packet.len);
+        if whole
+            .and_then(|out| write_headers(&path, &packet, out))
+            .is_none()
+        {
             dp.counters.unsendable += 1;
             dp.frames.pool.free(frame);
             return true;
@@ -68,7 +69,6 @@ impl Tx {
             self.hand_over(dp, frame, None, port);
             return true;
         };
-        let (local, remote) = ends;
         let oversized = OversizedPacket {
             frame,
             owner: None,
@@ -83,11 +83,27 @@ impl Tx {
 
     /// How a packet gets to the peer.
     fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
-        let assoc = dp.sctp.stack.find(&packet.ends);
+        let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
         let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
         if let Some(conn) = id.and_then(|id| dp.conns.get(id)) {
             return Some((conn.path, conn.port()));
         }
         self.link.way_back(&tuple(&packet.ends))
     }
+}
+
+/// Writes all headers in front of an SCTP packet, which is the rest of `out`. None as in [`rnic_net::emit`].
+fn write_headers(path: &Path, packet: &Transmit, out: &mut [u8]) -> Option<()> {
+    let ends = (packet.ends.local.ip(), packet.ends.remote.ip());
+    let before = path.headers_len(ends.1);
+    let protocol = match packet.udp {
+        Some(ports) => {
+            rnic_net::write_udp(ends, ports, out.get_mut(before..)?)?;
+            Protocol::Udp
+        }
+        None => Protocol::Sctp,
+    };
+    let len = out.len() - before;
+    rnic_net::emit(path, ends, (protocol, len), Ecn::NotEct, out)?;
+    Some(())
 }
