@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::{HashMap, hash_map};
 
 use crate::interface::{AssocId, Ends};
@@ -15,6 +16,8 @@ pub(crate) struct Table<T> {
     vacant: Vec<u32>,
     by_ends: HashMap<Ends, u32, Keyed>,
     by_tag: HashMap<u32, u32, Keyed>,
+    /// What was found last: a packet is looked for more than once, and the next is often of the same association.
+    last: Cell<Option<(Ends, u32)>>,
     limit: usize,
 }
 
@@ -40,6 +43,7 @@ impl<T> Table<T> {
             vacant: Vec::new(),
             by_ends: HashMap::with_hasher(key),
             by_tag: HashMap::with_hasher(key),
+            last: Cell::new(None),
             limit: limit.min(u32::MAX as usize - 1),
         }
     }
@@ -98,6 +102,7 @@ impl<T> Table<T> {
         } = slot.entry.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.vacant.push(id.index);
+        self.last.set(None);
         self.by_ends.remove(&ends);
         for alias in &aliases {
             self.by_ends.remove(alias);
@@ -129,7 +134,13 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn find(&self, ends: &Ends) -> Option<AssocId> {
-        self.id_at(*self.by_ends.get(ends)?)
+        let last = self.last.get().filter(|(last, _)| last == ends);
+        let index = match last {
+            Some((_, index)) => index,
+            None => *self.by_ends.get(ends)?,
+        };
+        self.last.set(Some((*ends, index)));
+        self.id_at(index)
     }
 
     /// The association that gave itself this Verification Tag.
@@ -143,6 +154,7 @@ impl<T> Table<T> {
         let Some(entry) = slot.and_then(|slot| slot.entry.as_mut()) else {
             return;
         };
+        self.last.set(None);
         for alias in std::mem::take(&mut entry.aliases) {
             self.by_ends.remove(&alias);
         }
