@@ -38,7 +38,7 @@ use crate::inbound::arrivals::Arrivals;
 use crate::inbound::reassembly::Reassembly;
 use crate::inbound::window::ReceiveWindow;
 use crate::interface::{
-    Agreed, AssocId, Ends, Event, Info, Outgoing, PostError, Refused, Route, State,
+    Agreed, AssocCounters, AssocId, Ends, Event, Info, Outgoing, PostError, Refused, Route, State,
 };
 use crate::outbound::Outbound;
 use crate::packet::{HEADER_LEN, Header};
@@ -89,6 +89,7 @@ pub(crate) struct Association<B> {
     heard_at: Instant,
     /// Packets with data that may still go in this burst.
     burst: u32,
+    counters: AssocCounters,
 }
 
 /// A chunk that is sent although the peer has no room (rule A of section 6.1).
@@ -181,6 +182,7 @@ impl<B> Association<B> {
             is_answered: false,
             heard_at: now,
             burst: config.max_burst,
+            counters: AssocCounters::default(),
         }
     }
 
@@ -238,18 +240,25 @@ impl<B> Association<B> {
         Info {
             agreed: self.agreed(),
             state: self.state,
-            room: self.outbound.room(),
+            room: self.room(),
             flight: self.outbound.flight(),
             cwnd: path.congestion.cwnd(),
             ssthresh: path.congestion.ssthresh(),
             srtt: path.rto.srtt(),
+            rttvar: path.rto.rttvar(),
             rto: path.rto.get(),
             errors: self.errors,
             mtu: path.mtu.plpmtu(),
             udp: path.udp,
             held: self.inbound.window.held(),
             heard_at: self.heard_at,
+            counters: self.counters,
         }
+    }
+
+    /// Chunks that can be posted.
+    pub(crate) fn room(&self) -> usize {
+        self.outbound.room()
     }
 
     /// The longest message that fits a packet.

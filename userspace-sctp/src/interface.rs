@@ -344,6 +344,8 @@ pub struct Info {
     pub ssthresh: usize,
     /// The smoothed round trip time, once there is one.
     pub srtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rttvar: Duration,
     /// The retransmission timeout.
     pub rto: Duration,
     /// Consecutive errors.
@@ -356,6 +358,21 @@ pub struct Info {
     pub held: usize,
     /// When the peer's last packet with the right Verification Tag came; at first, when the association began.
     pub heard_at: Instant,
+    /// What it did so far.
+    pub counters: AssocCounters,
+}
+
+/// What one association did so far. A restart of the peer begins another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AssocCounters {
+    /// Bytes of user data received for the first time.
+    pub bytes_in: u64,
+    /// Bytes of user data sent for the first time.
+    pub bytes_out: u64,
+    /// DATA chunks sent again.
+    pub retransmits: u64,
+    /// Expirations of T3-rtx with data outstanding.
+    pub timeouts: u64,
 }
 
 /// A look at the path to one address of the peer.

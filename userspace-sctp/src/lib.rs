@@ -69,9 +69,9 @@ pub mod tsn;
 pub use addresses::Others;
 pub use config::{Config, MTU_MIN};
 pub use interface::{
-    AbortCause, Agreed, AssocId, ConnectError, Counters, Ends, Event, Failure, IcmpError,
-    IcmpQuote, InUse, Info, Message, Outgoing, PathInfo, PostError, REASON_MAX, Refused, Route,
-    State, Transmit,
+    AbortCause, Agreed, AssocCounters, AssocId, ConnectError, Counters, Ends, Event, Failure,
+    IcmpError, IcmpQuote, InUse, Info, Message, Outgoing, PathInfo, PostError, REASON_MAX, Refused,
+    Route, State, Transmit,
 };
 pub use stack::Stack;
 pub use tsn::Tsn;

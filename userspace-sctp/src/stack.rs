@@ -181,7 +181,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
     /// Chunks that can be posted; 0 when the association is gone.
     pub fn room(&self, id: AssocId) -> usize {
-        self.info(id).map_or(0, |info| info.room)
+        self.associations.get(id).map_or(0, Association::room)
     }
 
     /// The layer above needs so many bytes of messages no more: the receive window opens by them.

@@ -145,17 +145,17 @@ pub struct ConnectionInfo {
     pub rtt_us: Option<u64>,
     /// Its mean deviation in microseconds.
     pub rtt_deviation_us: u64,
-    /// Payload bytes of a full segment.
+    /// Payload bytes of a full segment, or of the longest message that SCTP sends in one packet.
     pub mss: u32,
     /// Congestion window in bytes.
     pub cwnd: u64,
     /// Bytes believed to be in the network.
     pub in_flight: u64,
-    /// Payload bytes received for the first time.
+    /// Payload bytes received for the first time; over SCTP those of user data.
     pub bytes_in: u64,
     /// Payload bytes sent for the first time.
     pub bytes_out: u64,
-    /// Segments sent again.
+    /// Segments, or DATA chunks, sent again.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,

@@ -91,6 +91,7 @@ impl<B> Association<B> {
     fn take(&mut self, data: &Data<'_>) {
         self.inbound.arrivals.take(data.tsn);
         self.inbound.window.took(data.payload.len());
+        self.counters.bytes_in += data.payload.len() as u64;
     }
 
     fn on_fragment(

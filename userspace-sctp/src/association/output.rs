@@ -310,6 +310,7 @@ impl<B: AsRef<[u8]>> Association<B> {
         env.effects.counters.chunks_out += 1;
         if transmission.again {
             env.effects.counters.retransmits += 1;
+            self.counters.retransmits += 1;
             self.paths[at].sent_again(now);
             if transmission.tsn == self.outbound.earliest() {
                 self.paths[at].timers.t3 = None;
@@ -318,6 +319,10 @@ impl<B: AsRef<[u8]>> Association<B> {
         let Some(message) = self.outbound.buffer(transmission.tsn) else {
             return Ok(None);
         };
+        let payload = message.buffer.as_ref();
+        if !transmission.again {
+            self.counters.bytes_out += payload.len() as u64;
+        }
         writer.chunk(&Chunk::Data(Data {
             tsn: transmission.tsn,
             stream: message.stream,
@@ -327,7 +332,7 @@ impl<B: AsRef<[u8]>> Association<B> {
             begin: true,
             end: true,
             immediate: false,
-            payload: message.buffer.as_ref(),
+            payload,
         }))?;
         Ok(Some(transmission.tsn))
     }

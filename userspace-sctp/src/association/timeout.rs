@@ -115,6 +115,7 @@ impl<B> Association<B> {
             self.doubt_mtu(at, env);
         }
         env.effects.counters.timeouts += 1;
+        self.counters.timeouts += 1;
         let path = &mut self.paths[at];
         path.congestion.timed_out();
         path.rto.back_off();

@@ -58,6 +58,11 @@ impl Rto {
         self.smoothed.map(|(srtt, _)| srtt)
     }
 
+    /// Its mean deviation (RTTVAR); 0 before the first measurement.
+    pub fn rttvar(&self) -> Duration {
+        self.smoothed.map_or(Duration::ZERO, |(_, rttvar)| rttvar)
+    }
+
     /// Takes the round trip time of a chunk that was sent once (rules C2, C3, C5). No more than one a round trip.
     pub fn measured(&mut self, rtt: Duration) {
         let (srtt, rttvar) = match self.smoothed {

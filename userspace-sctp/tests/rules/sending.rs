@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use userspace_net::Instant;
-use userspace_sctp::chunk::{Chunk, GapBlock};
-use userspace_sctp::{Config, Event, Failure, IcmpError, IcmpQuote, Outgoing, PostError, State};
+use userspace_sctp::chunk::{Chunk, Data, GapBlock};
+use userspace_sctp::{
+    AssocCounters, Config, Event, Failure, IcmpError, IcmpQuote, Outgoing, PostError, State,
+};
 
-use crate::script::{PEERS_TAG, Script, Sent, WINDOW, ends, millis, remote};
+use crate::script::{PEERS_TAG, Script, Sent, WINDOW, data, ends, millis, remote};
 
 /// The longest message at an MTU of 1500.
 const FULL: usize = 1500 - 20 - 12 - 16;
@@ -531,4 +533,43 @@ fn an_icmp_error_about_no_association_is_ignored() {
     }
     script.no_event();
     assert_eq!(script.state(id), State::Established);
+}
+
+#[test]
+fn user_data_counts_once_in_each_direction() {
+    let (mut script, id) = Script::established(Config::default());
+    let counters = |script: &Script| script.info(id).counters;
+    script.post(id, 1000);
+    script.post(id, 501);
+    assert_eq!(counters(&script), AssocCounters::default());
+    assert_eq!(numbers(&mut script), [[0], [1]]);
+    script.wait();
+    assert_eq!(numbers(&mut script), [[0]]);
+    script.sack(1, WINDOW, &[]);
+    assert_eq!(numbers(&mut script), [[1]]);
+    let sent = AssocCounters {
+        bytes_in: 0,
+        bytes_out: 1501,
+        retransmits: 2,
+        timeouts: 1,
+    };
+    assert_eq!(counters(&script), sent);
+    // In order, ahead, and the two fragments of a message; each once more.
+    let (begin, end) = (data(3, b"be"), data(4, b"gin"));
+    let fragments = [
+        Data {
+            end: false,
+            ..begin
+        },
+        Data {
+            begin: false,
+            ..end
+        },
+    ];
+    for one in [data(0, b"abc"), data(2, b"d"), fragments[0], fragments[1]] {
+        script.peer(&[Chunk::Data(one)]);
+        script.peer(&[Chunk::Data(one)]);
+    }
+    let bytes_in = 3 + 1 + 2 + 3;
+    assert_eq!(counters(&script), AssocCounters { bytes_in, ..sent });
 }

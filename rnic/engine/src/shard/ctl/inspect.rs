@@ -2,6 +2,7 @@
 //! snapshot is bounded, so that traffic is not delayed for long.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::{ClientId, QpNum};
@@ -91,8 +92,6 @@ impl Ctl {
         }
         let info = dp.stack.info(conn.id)?;
         let (local, remote) = ends(&conn.tuple);
-        // Durations that TCP measures are minutes at most.
-        let micros = |duration: std::time::Duration| duration.as_micros() as u64;
         Some(ConnectionInfo {
             connection: place as u32 + 1,
             client: self.owner(dp, conn),
@@ -135,16 +134,15 @@ impl Ctl {
             transport: Transport::Sctp,
             stage: stage(&conn.phase),
             state: sctp_state(info.state).to_owned(),
-            // Minutes at most.
-            rtt_us: info.srtt.map(|srtt| srtt.as_micros() as u64),
-            rtt_deviation_us: 0,
+            rtt_us: info.srtt.map(micros),
+            rtt_deviation_us: micros(info.rttvar),
             mss: dp.sctp.stack.message_max(session.assoc) as u32,
             cwnd: info.cwnd as u64,
             in_flight: info.flight as u64,
-            bytes_in: 0,
-            bytes_out: 0,
-            retransmits: 0,
-            timeouts: 0,
+            bytes_in: info.counters.bytes_in,
+            bytes_out: info.counters.bytes_out,
+            retransmits: info.counters.retransmits,
+            timeouts: info.counters.timeouts,
             bytes_out_of_order: conn.bytes_out_of_order,
         })
     }
@@ -173,6 +171,11 @@ impl<P: Port> Datapath<P> {
         });
         Answer::Stags(stags.collect())
     }
+}
+
+/// A round trip is minutes at most.
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
 }
 
 fn ends(tuple: &FourTuple) -> (SocketAddr, SocketAddr) {
