@@ -55,7 +55,7 @@ impl<P: Port> Shard<P> {
         }
         let id = slot.conn?;
         let alone = self.tx.scheduler.alone(client)?;
-        let queued = self.dp.stack.acknowledged(id, self.rx.deferred().ack())?;
+        let queued = self.dp.acknowledged(id, self.rx.deferred().ack())?;
         let idle = alone.frames == queued && alone.allowed.held.is_none();
         (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
     }

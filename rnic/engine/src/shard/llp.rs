@@ -7,7 +7,7 @@ use rnic_proto::sctp::PPID_CONTROL;
 use rnic_xsk::Port;
 use userspace_net::checksum;
 use userspace_net::{ConnId, Endpoint, Instant};
-use userspace_tcp::Outgoing;
+use userspace_tcp::{DeferredAck, Outgoing};
 
 use super::datapath::Datapath;
 use crate::command::CommandError;
@@ -104,6 +104,16 @@ impl<P: Port> Datapath<P> {
         match self.sctp.sessions.get(id) {
             Some(session) => session.posted,
             None => self.stack.queued_segments(id),
+        }
+    }
+
+    /// Frames that the lower layer keeps of it, if the peer has acknowledged all of them, by `deferred` at the latest.
+    #[inline]
+    pub fn acknowledged(&self, id: ConnId, deferred: Option<&DeferredAck>) -> Option<usize> {
+        match self.sctp.sessions.get(id) {
+            // What is acknowledged comes back at once.
+            Some(session) => (session.posted == 0).then_some(0),
+            None => self.stack.acknowledged(id, deferred),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command};
+use rnic_ipc::control::Transport;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::work::WrOpcode;
 use userspace_net::Instant;
@@ -179,8 +180,11 @@ fn what_leaves_at_once_is_what_a_doorbell_brings() {
     assert!(left_at_once > 100, "{left_at_once}");
 }
 
-fn connected() -> (World, QpNum, QpNum) {
+fn connected(transport: Transport) -> (World, QpNum, QpNum) {
     let mut world = World::new(1, Impairment::NONE);
+    if transport == Transport::Sctp {
+        world = world.over_sctp();
+    }
     let (qp_a, qp_b) = world.connect();
     world.run_for(Duration::from_secs(1));
     (world, qp_a, qp_b)
@@ -206,7 +210,13 @@ fn frames_sent(side: &Side, to: &Side) -> usize {
 /// The answer leaves without a poll, while what it acknowledges has its rest still to be done.
 #[test]
 fn a_ping_pong_needs_no_poll_to_send() {
-    let (mut world, qp_a, qp_b) = connected();
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        ping_pong(transport);
+    }
+}
+
+fn ping_pong(transport: Transport) {
+    let (mut world, qp_a, qp_b) = connected(transport);
     let now = world.now;
     for round in 0..50 {
         let (from, to, qp) = match round % 2 {
@@ -238,7 +248,7 @@ fn assert_waits(world: &mut World, client: ClientId, qp: QpNum, why: &str) {
 
 #[test]
 fn what_has_company_waits_for_the_next_poll() {
-    let (mut world, first, _) = connected();
+    let (mut world, first, _) = connected(Transport::Tcp);
     let (second, _) = world.connect();
     world.run_for(Duration::from_secs(1));
     assert_waits(&mut world, CLIENT, first, "nothing is posted");
@@ -265,7 +275,7 @@ fn what_has_company_waits_for_the_next_poll() {
 /// The rest of what came waits for an answer no longer than for a poll that comes late.
 #[test]
 fn what_came_long_ago_is_done_before_an_answer_to_it() {
-    let (mut world, qp_a, qp_b) = connected();
+    let (mut world, qp_a, qp_b) = connected(Transport::Tcp);
     let now = world.now;
     push(&mut world.a, &world.b, qp_a, 1);
     assert!(world.a.shard.transmit_posted(CLIENT, qp_a, || now));
@@ -283,7 +293,7 @@ fn what_came_long_ago_is_done_before_an_answer_to_it() {
 /// A queue pair that can't send flushes what is posted, by its doorbell.
 #[test]
 fn a_queue_pair_in_error_flushes_by_its_doorbell() {
-    let (mut world, qp, _) = connected();
+    let (mut world, qp, _) = connected(Transport::Tcp);
     let abort = Command::Disconnect { qp, abort: true };
     world.a.shard.execute(abort, world.now).unwrap();
     world.run_for(Duration::from_secs(1));

@@ -133,12 +133,15 @@ impl Tx {
         worked
     }
 
-    /// Sends TCP's next segment, which exists, to a link that has space for it. Does not look for further
-    /// segments.
+    /// Sends TCP's next segment, or SCTP's packet, which exists, to a link that has space for it. Does not look for
+    /// further segments.
     pub(in crate::shard) fn transmit_next<P: Port>(&mut self, dp: &mut Datapath<P>) {
         // Fragments go before all else, and what has no payload needs a frame.
         if self.link.waiting.is_none() && dp.frames.pool.available() > 0 {
             self.send_next(dp, 1, true);
+        }
+        if self.transmit_packets(dp) {
+            self.flush(dp);
         }
     }
 
