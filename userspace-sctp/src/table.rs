@@ -134,11 +134,12 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn find(&self, ends: &Ends) -> Option<AssocId> {
-        let last = self.last.get().filter(|(last, _)| last == ends);
-        let index = match last {
-            Some((_, index)) => index,
-            None => *self.by_ends.get(ends)?,
-        };
+        if let Some((last, index)) = self.last.get()
+            && last == *ends
+        {
+            return self.id_at(index);
+        }
+        let index = *self.by_ends.get(ends)?;
         self.last.set(Some((*ends, index)));
         self.id_at(index)
     }
