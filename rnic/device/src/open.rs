@@ -79,6 +79,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
 /// Opens what `config` says, as one shard of a number of its own.
 pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
     check_user_timeout(&config)?;
+    check_sctp_udp(&config)?;
     if config.loopback == LoopbackUse::Only {
         return loopback::open(config, shard);
     }
@@ -267,6 +268,19 @@ pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceErro
         asked: format!("{:?}", config.user_timeout),
         advice: format!("give {least:?} or more, so that lost segments can be sent again"),
     })
+}
+
+/// Port 0 stands for no port.
+fn check_sctp_udp(config: &DeviceConfig) -> Result<(), DeviceError> {
+    match config.sctp_udp {
+        Some(udp) if udp.port == 0 || udp.peer_port == Some(0) => Err(DeviceError::BadConfig {
+            what: "SCTP in UDP",
+            asked: format!("{udp:?}"),
+            advice: "give ports from 1 on (9899 is registered for it), or leave them out"
+                .to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// What the shard of this number is made with; passive connections begin with `path_defaults`.

@@ -7,7 +7,8 @@ use rnic_ipc::work::WcStatus;
 
 use crate::{
     Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Driving, Error,
-    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, WorkCompletion, block_on,
+    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, SctpUdp, WorkCompletion,
+    block_on,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -101,5 +102,21 @@ fn work_whose_connection_ends_is_flushed_to_those_that_wait() {
     match block_on(received) {
         Err(Error::Work(failed)) => assert_eq!(failed.status, WcStatus::WorkRequestFlushed),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn udp_ports_of_zero_are_refused() {
+    for (port, peer_port, is_right) in [
+        (0, None, false),
+        (9899, Some(0), false),
+        (9899, Some(9899), true),
+    ] {
+        let mut config = DeviceConfig::loopback();
+        config.sctp_udp = Some(SctpUdp { port, peer_port });
+        match Device::open(config) {
+            Ok(_) => assert!(is_right, "{port}, {peer_port:?}"),
+            Err(error) => assert!(error.to_string().contains("SCTP in UDP"), "{error}"),
+        }
     }
 }
