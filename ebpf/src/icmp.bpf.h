@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment or SCTP packet (in UDP, too) from a
- * claimed address and port, and nothing else. The kernel has all ICMP as well, as ever.
+ * Filters of raw ICMP and ICMPv6 sockets: they get the errors that quote a TCP segment or SCTP packet (in UDP,
+ * too) from a claimed address and port, and nothing else. The kernel has all ICMP as well, as ever.
  *
  * A part of steer.bpf.c, whose table of claims it looks at.
  */
@@ -27,7 +27,7 @@ struct icmp {
 #define TAKE 0xffff
 #define LEAVE 0
 
-/* Whether a quoted packet of this protocol, which begins at `at`, is from a claimed port; fills that of the claim. */
+/* Whether a quoted packet of this protocol, which begins at `at`, is from a claimed port. Fills the claim's. */
 static __always_inline int quoted(struct __sk_buff *skb, __u32 at, __u8 protocol,
 				  struct claim *claim)
 {

@@ -41,7 +41,10 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)BPF_FUNC_xdp_get_buff_len;
 
-/* linux/if_vlan.h, linux/ip.h, linux/ipv6.h, linux/tcp.h, linux/udp.h and linux/sctp.h, by bytes: bit-fields need no care. */
+/*
+ * linux/if_vlan.h, linux/ip.h, linux/ipv6.h, linux/tcp.h, linux/udp.h and linux/sctp.h, by bytes: bit-fields
+ * need no care.
+ */
 
 struct vlan {
 	__be16 tci;

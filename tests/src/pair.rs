@@ -1,5 +1,7 @@
 //! The laboratory's standard set-up: two hosts on a cable, an RNIC on each.
 
+use std::path::PathBuf;
+
 use crate::daemon::{Daemon, DaemonOptions};
 use crate::lab::{Host, Lab, LinkOptions};
 
@@ -45,5 +47,22 @@ impl Pair {
             b,
             lab,
         }
+    }
+
+    /// Ends both daemons: their captures, whole, and the directory in which they are.
+    #[must_use]
+    pub fn captures(self) -> (Lab, [PathBuf; 2]) {
+        let Self {
+            daemon_a,
+            daemon_b,
+            lab,
+            ..
+        } = self;
+        let captures = [daemon_a, daemon_b].map(|daemon| {
+            let capture = daemon.capture().to_path_buf();
+            let _ = daemon.stop();
+            capture
+        });
+        (lab, captures)
     }
 }

@@ -161,6 +161,21 @@ pub fn field(capture: &Path, name: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// How many frames a display filter leaves. The checksums of UDP and SCTP are looked at, and port 9899 is SCTP's.
+#[must_use]
+pub fn frames(capture: &Path, filter: &str) -> usize {
+    let shown = Command::new("tshark")
+        .args(["-o", "udp.check_checksum:TRUE"])
+        .args(["-o", "sctp.checksum:crc-32c"])
+        .args(["-d", "udp.port==9899,sctp", "-Y", filter, "-r"])
+        .arg(capture)
+        .output()
+        .unwrap_or_else(|error| panic!("can't run tshark (scripts/setup installs it): {error}"));
+    let error = String::from_utf8_lossy(&shown.stderr);
+    assert!(shown.status.success(), "{filter}: {error}");
+    shown.stdout.iter().filter(|byte| **byte == b'\n').count()
+}
+
 /// The value of an attribute in a line of PDML.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = line;

@@ -138,18 +138,7 @@ fn everything(name: &str) -> (Lab, [PathBuf; 2]) {
     std::thread::sleep(IDLE.saturating_sub(begun.elapsed()));
     idle.qp.disconnect(LIMIT).expect("an end in peace");
     drop(idle);
-    let captures = [&pair.daemon_a, &pair.daemon_b].map(|daemon| daemon.capture().to_path_buf());
-    let Pair {
-        daemon_a,
-        daemon_b,
-        a: _,
-        b: _,
-        lab,
-    } = pair;
-    for daemon in [daemon_a, daemon_b] {
-        let _ = daemon.stop();
-    }
-    (lab, captures)
+    pair.captures()
 }
 
 fn names(found: &BTreeMap<String, u64>) -> Vec<&str> {

@@ -1,13 +1,13 @@
 //! RNICs that speak DDP over SCTP in UDP (RFC 6951), for networks that drop SCTP. What is on the wire is judged by
 //! tshark.
 
-use std::path::Path;
 use std::process::Command;
 
 use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::tool;
+use rnic_tests::tshark::frames;
 
 const PORT: u16 = 18515;
 /// UDP ports of the side that connects, and of the one that listens.
@@ -19,27 +19,6 @@ fn options(arguments: &[&str]) -> DaemonOptions {
         arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
         ..DaemonOptions::default()
     }
-}
-
-/// Frames of a capture for which a filter of tshark's holds.
-fn frames(capture: &Path, filter: &str) -> usize {
-    let shown = Command::new("tshark")
-        .args([
-            "-o",
-            "udp.check_checksum:TRUE",
-            "-o",
-            "sctp.checksum:crc-32c",
-        ])
-        .args(["-d", "udp.port==9899,sctp", "-Y", filter, "-r"])
-        .arg(capture)
-        .output()
-        .expect("tshark is there (scripts/setup)");
-    assert!(
-        shown.status.success(),
-        "{}",
-        String::from_utf8_lossy(&shown.stderr)
-    );
-    shown.stdout.iter().filter(|byte| **byte == b'\n').count()
 }
 
 #[test]
@@ -69,17 +48,7 @@ fn verified_bytes_move_in_udp_and_nothing_goes_without() {
             );
         }
     }
-    let captures = [&pair.daemon_a, &pair.daemon_b].map(|daemon| daemon.capture().to_path_buf());
-    let Pair {
-        daemon_a,
-        daemon_b,
-        a: _,
-        b: _,
-        lab: _lab,
-    } = pair;
-    for daemon in [daemon_a, daemon_b] {
-        let _ = daemon.stop();
-    }
+    let (_lab, captures) = pair.captures();
     for capture in captures {
         let all = frames(&capture, "frame");
         assert!(all > 10_000, "{all}");

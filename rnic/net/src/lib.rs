@@ -1,5 +1,5 @@
-//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment or an SCTP packet (RFC 791, RFC 8200, IEEE 802.1Q), and UDP
-//! around the latter (RFC 6951).
+//! Ethernet, one VLAN tag, IPv4 and IPv6 around a TCP segment or an SCTP packet (RFC 791, RFC 8200, IEEE 802.1Q). An
+//! SCTP packet may be in UDP (RFC 6951).
 //!
 //! A received frame becomes a [`Received`] once, with its IP and TCP checksums verified over the
 //! whole segment; after that no length is checked again. SCTP's checksum is the SCTP stack's to verify. [`write_segment`] puts all headers in front

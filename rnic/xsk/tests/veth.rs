@@ -24,6 +24,15 @@ const PORT: u16 = 7471;
 /// How long a frame may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What takes the frames to `address` on an interface of this thread's namespace.
+fn steering(interface: &str, address: &str) -> Steering {
+    let config = SteeringConfig::UNLIMITED;
+    let mut steering = Steering::attach(interface, ModePreference::NativeOnly, &config).unwrap();
+    let claimed = steering.claim(Protocol::Tcp, address.parse().unwrap(), PORT);
+    claimed.unwrap();
+    steering
+}
+
 /// One end: its pool, ports, and the steering that feeds them.
 struct End {
     umem: Umem,
@@ -37,15 +46,7 @@ impl End {
     /// what is sent to `address`.
     fn open(interface: &str, address: &str, queues: u32, config: &UmemConfig) -> End {
         let (umem, mut pool) = Umem::new(config).unwrap();
-        let mut steering = Steering::attach(
-            interface,
-            ModePreference::NativeOnly,
-            &SteeringConfig::UNLIMITED,
-        )
-        .unwrap();
-        steering
-            .claim(Protocol::Tcp, address.parse().unwrap(), PORT)
-            .unwrap();
+        let mut steering = steering(interface, address);
         let ports = (0..queues)
             .map(|queue| {
                 let mut port = XskPort::open(&umem, XskPortConfig::new(interface, queue)).unwrap();
@@ -316,15 +317,7 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     let mut sender = XskPort::open(&umem, XskPortConfig::new(LEFT, 0)).unwrap();
     pair.enter_right();
     let mut receiver = XskPort::open(&umem, XskPortConfig::new(RIGHT, 0)).unwrap();
-    let mut steering = Steering::attach(
-        RIGHT,
-        ModePreference::NativeOnly,
-        &SteeringConfig::UNLIMITED,
-    )
-    .unwrap();
-    steering
-        .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
-        .unwrap();
+    let mut steering = steering(RIGHT, RIGHT_V4);
     steering.set_queue(0, receiver.fd()).unwrap();
     receiver.refill(&mut pool);
 

@@ -1,5 +1,5 @@
-//! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132 or UDP: nothing of the peer is ours but its
-//! reading of the RFCs. All operations go both ways, and what the peer does wrong on purpose is answered as the RFCs say.
+//! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132 or UDP: nothing of the peer is
+//! ours but its reading of the RFCs. All operations go both ways, and what the peer does wrong on purpose is answered as the RFCs say.
 
 mod kernel;
 mod side;

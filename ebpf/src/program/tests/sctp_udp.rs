@@ -1,6 +1,6 @@
 //! SCTP in UDP (RFC 6951): the claim is the SCTP packet's, and the UDP port one for all.
 
-use super::sctp::{INIT, SACK, packet};
+use super::sctp::{INIT, SACK, cut, packet};
 use super::*;
 use crate::{FloodLimits, Rate};
 
@@ -75,16 +75,8 @@ fn without_a_port_for_it_all_udp_passes() {
 fn a_packet_that_ends_in_one_of_its_headers_passes() {
     let mut bench = bench(&FloodLimits::NONE);
     for v6 in [false, true] {
-        let headers = ETHERNET + if v6 { IPV6 } else { IPV4 };
         for len in [0, UDP - 1, UDP, UDP + 11, UDP + 12] {
-            let frame = with(in_udp(v6, SACK, UDP_PORT), |frame| {
-                frame.truncate(headers + len);
-                let (at, length) = match v6 {
-                    false => (ETHERNET + 2, IPV4 + len),
-                    true => (ETHERNET + 4, len),
-                };
-                set_u16(frame, at, length as u16);
-            });
+            let frame = cut(in_udp(v6, SACK, UDP_PORT), v6, len);
             assert_eq!(bench.run(&frame), "pass_malformed", "{len} bytes");
         }
     }

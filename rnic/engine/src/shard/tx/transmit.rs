@@ -133,8 +133,8 @@ impl Tx {
         worked
     }
 
-    /// Sends TCP's next segment, or SCTP's packet, which exists, to a link that has space for it. Does not look for
-    /// further segments.
+    /// Sends what was just posted, to a link that has space for it: TCP's next segment, without looking for further
+    /// ones, or SCTP's packets.
     pub(in crate::shard) fn transmit_next<P: Port>(&mut self, dp: &mut Datapath<P>) {
         // Fragments go before all else, and what has no payload needs a frame.
         if self.link.waiting.is_none() && dp.frames.pool.available() > 0 {
