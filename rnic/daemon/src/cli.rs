@@ -147,7 +147,7 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(USER_TIMEOUT))]
     pub(crate) user_timeout: Option<u64>,
 
-    /// Milliseconds that a peer may be silent after it has connected to a listener [default: 2000]
+    /// Milliseconds that a peer may be silent after it has connected to a listener [default: 5000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(FIRST_BYTE_TIMEOUT))]
     pub(crate) first_byte_timeout: Option<u64>,
 

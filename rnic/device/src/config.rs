@@ -52,8 +52,9 @@ pub struct DeviceConfig {
     /// 100 s, the default. At least [`DeviceConfig::USER_TIMEOUT_MIN`]; several round trips, or a
     /// retransmission is given no time.
     pub user_timeout: Duration,
-    /// How long a peer that connected to a listener may say nothing until it is reset: 2 s by default,
-    /// 10 s, which its whole MPA Request has, at most.
+    /// How long a peer that connected to a listener may say nothing until it is reset: 5 s by default,
+    /// 10 s, which its whole MPA Request has, at most. Above 3 s, after which a peer sends its first byte
+    /// again when its SYN had to be (RFC 6298 section 5.7), or a lossy path costs connections.
     pub first_byte_timeout: Duration,
     /// How long a program may take to accept or reject a peer's request until the peer is reset: 60 s by
     /// default. So long one that does not answer keeps a place of its listener's backlog.
@@ -111,7 +112,7 @@ impl DeviceConfig {
             polling: Polling::default(),
             seccomp: false,
             user_timeout: Duration::from_secs(100),
-            first_byte_timeout: Duration::from_secs(2),
+            first_byte_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(60),
             keepalive: None,
             congestion: CongestionControl::default(),

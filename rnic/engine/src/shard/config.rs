@@ -31,7 +31,8 @@ pub struct ShardConfig {
     /// How long the MPA start-up may take once TCP is established (RFC 5044 section 7.1.2).
     pub startup_timeout: Duration,
     /// How long an initiator may say nothing once TCP is established: its first byte, or the shard
-    /// resets the connection. At most `startup_timeout`, which is for the whole Request.
+    /// resets the connection. At most `startup_timeout`, which is for the whole Request. An initiator
+    /// whose SYN or our answer to it was lost sends its first byte again only after 3 s (RFC 6298 section 5.7).
     pub first_byte_timeout: Duration,
     /// How long an application may take to accept or reject a request.
     pub answer_timeout: Duration,
@@ -55,7 +56,7 @@ impl Default for ShardConfig {
             receive_reserve: 1024,
             reassembly: 64,
             startup_timeout: Duration::from_secs(10),
-            first_byte_timeout: Duration::from_secs(2),
+            first_byte_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),
             sctp_udp: None,

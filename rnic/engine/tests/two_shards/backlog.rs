@@ -12,7 +12,7 @@ fn who_says_nothing_is_reset_long_before_who_says_half_a_request() {
     let mut duel = Duel::new(SideConfig::default());
     duel.side.listen(4, duel.now);
     duel.connect();
-    duel.run_for(Duration::from_millis(1900));
+    duel.run_for(Duration::from_millis(4900));
     assert_eq!(duel.side.shard.levels().connections, 1);
     duel.run_for(Duration::from_millis(200));
     assert_eq!(duel.side.shard.levels().connections, 0);

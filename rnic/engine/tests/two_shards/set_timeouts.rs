@@ -93,3 +93,16 @@ fn a_first_byte_and_an_answer_are_waited_for_as_long_as_is_said_now() {
     duel.run_for(Duration::from_millis(200));
     assert_eq!(left(&duel), 0);
 }
+
+/// RFC 6298 section 5.7: where the SYN or its answer was lost, the next retransmission waits 3 s.
+#[test]
+fn a_first_byte_that_was_lost_after_a_lost_syn_comes_in_time() {
+    let mut duel = Duel::new(SideConfig::default());
+    duel.side.listen(4, duel.now);
+    duel.connect();
+    duel.run_for(Duration::from_millis(4_100));
+    duel.send(&request(0, b""), 1448);
+    duel.run_for(Duration::from_secs(10));
+    assert_eq!(duel.side.shard.levels().connections, 1);
+    assert_eq!(duel.side.counter("startup_timeouts"), 0);
+}
