@@ -78,7 +78,8 @@ impl Cases {
             let (name, seconds) = (&case.name, case.took.as_secs_f64());
             println!("  {name:width$}  {seconds:6.2} s  {came}");
         }
-        let failed: Vec<&str> = self.failed().map(|case| case.name.as_str()).collect();
+        // With what each said: of a long log its end may be all that is kept.
+        let failed: Vec<String> = self.failed().map(Outcome::told).collect();
         let (count, all) = (failed.len(), self.results.len());
         assert!(
             failed.is_empty(),
@@ -90,6 +91,13 @@ impl Cases {
 
     fn failed(&self) -> impl Iterator<Item = &Outcome> {
         self.results.iter().filter(|case| case.failure.is_some())
+    }
+}
+
+impl Outcome {
+    fn told(&self) -> String {
+        let said = self.failure.as_deref().unwrap_or("ok");
+        format!("{} ({said})", self.name)
     }
 }
 
@@ -119,7 +127,7 @@ mod tests {
         cases.run("bad", || panic!("no"));
         cases.run("good too", || run += 1);
         assert_eq!(run, 2);
-        assert_eq!(message(cases), "three: 1 of 3 cases failed: bad");
+        assert_eq!(message(cases), "three: 1 of 3 cases failed: bad (no)");
     }
 
     #[test]
@@ -129,7 +137,7 @@ mod tests {
             cases.run("bad", || panic!("no"));
         }
         cases.run("unrun", || unreachable!("too many failed before"));
-        assert!(message(cases).ends_with("unrun"));
+        assert!(message(cases).contains("; unrun (not run"));
     }
 
     #[test]
