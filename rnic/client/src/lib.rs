@@ -211,8 +211,8 @@ pub mod find {
 /// [`Daemon::order`].
 pub mod inspect {
     pub use rnic_ipc::inspect::{
-        ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo, ListenerInfo,
-        LogLevel, Object, Order, QpInfo, RegionInfo, Scope, Stage,
+        AddressState, ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo,
+        ListenerInfo, LogLevel, Object, Order, PeerAddress, QpInfo, RegionInfo, Scope, Stage,
     };
 }
 

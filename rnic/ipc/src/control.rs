@@ -28,7 +28,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 23;
+pub const PROTOCOL_VERSION: u32 = 24;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;

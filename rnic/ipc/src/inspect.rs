@@ -4,7 +4,7 @@
 //! objects a client may see, and whether it may give orders, the Privileged Resource Manager says.
 //! No STag's key is ever in a page (RFC 5042 section 6.1.1): an index without its key names nothing.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,7 @@ pub struct Holding {
     pub limit: u64,
 }
 
-/// A TCP connection.
+/// A connection over TCP or SCTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionInfo {
     /// Its number; another connection may have it later.
@@ -161,6 +161,31 @@ pub struct ConnectionInfo {
     pub timeouts: u64,
     /// Bytes that came before others ahead of them.
     pub bytes_out_of_order: u64,
+    /// The peer's UDP port, where SCTP is in UDP (RFC 6951).
+    pub udp_port: Option<u16>,
+    /// All addresses of the peer, the primary one first; over SCTP only.
+    pub peer_addresses: Vec<PeerAddress>,
+}
+
+/// An address of a peer over SCTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerAddress {
+    /// Which.
+    pub address: IpAddr,
+    /// What is known of it.
+    pub state: AddressState,
+}
+
+/// The states of a peer's address (RFC 9260 sections 5.4 and 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressState {
+    /// The peer has not answered there yet: it gets heartbeats only.
+    Unconfirmed,
+    /// Data may go there.
+    Active,
+    /// The peer has not answered there for too long.
+    Inactive,
 }
 
 /// The stages of a connection's life (RFC 5044 section 7).

@@ -151,10 +151,12 @@ fn columns(kind: Kind) -> &'static [&'static str] {
 
 /// Of TCP, which most have, only what it is in.
 fn state(connection: &ConnectionInfo) -> String {
-    match connection.transport {
-        Transport::Tcp => connection.state.clone(),
-        Transport::Sctp => format!("SCTP {}", connection.state),
-    }
+    let below = match (connection.transport, connection.udp_port) {
+        (Transport::Tcp, _) => return connection.state.clone(),
+        (Transport::Sctp, None) => "SCTP",
+        (Transport::Sctp, Some(_)) => "SCTP/UDP",
+    };
+    format!("{below} {}", connection.state)
 }
 
 fn row(object: &Object, programs: &Programs) -> Vec<String> {

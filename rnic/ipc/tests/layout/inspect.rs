@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rnic_ipc::control::{Access, MemoryKind, QpState};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{
-    ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo, ListenerInfo,
-    LogLevel, Object, Order, QpInfo, RegionInfo, Scope, Stage,
+    AddressState, ClientInfo, ConnectionInfo, CqInfo, DaemonOrder, Holding, Kind, LimitInfo,
+    ListenerInfo, LogLevel, Object, Order, PeerAddress, QpInfo, RegionInfo, Scope, Stage,
 };
 
 pub fn kinds() -> Vec<Kind> {
@@ -59,6 +59,11 @@ pub fn objects() -> Vec<Object> {
             retransmits: 13,
             timeouts: 14,
             bytes_out_of_order: 15,
+            udp_port: Some(16),
+            peer_addresses: vec![PeerAddress {
+                address: at(17).ip(),
+                state: AddressState::Inactive,
+            }],
         }),
         Object::QueuePair(QpInfo {
             qp: QpNum(1),

@@ -41,6 +41,8 @@ fn connection(number: u32, client: u32, remote: &str, bytes_in: u64, bytes_out: 
         retransmits: bytes_out / 1000,
         timeouts: 0,
         bytes_out_of_order: 0,
+        udp_port: None,
+        peer_addresses: Vec::new(),
     }))
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_ipc::inspect::{ConnectionInfo, Stage};
+use rnic_ipc::inspect::{AddressState, ConnectionInfo, PeerAddress, Stage};
 use rnic_proto::Stag;
 use rnic_xsk::Port;
 use userspace_net::FourTuple;
+use userspace_sctp::PathInfo;
 use userspace_tcp::State;
 
 use crate::command::{Answer, CommandError, QpStatus};
@@ -100,6 +101,8 @@ impl Ctl {
             remote,
             transport: Transport::Tcp,
             stage: stage(&conn.phase),
+            udp_port: None,
+            peer_addresses: Vec::new(),
             state: tcp_state(info.state).to_owned(),
             rtt_us: info.srtt.map(micros),
             rtt_deviation_us: micros(info.rttvar),
@@ -133,6 +136,8 @@ impl Ctl {
             remote,
             transport: Transport::Sctp,
             stage: stage(&conn.phase),
+            udp_port: info.udp,
+            peer_addresses: dp.sctp.stack.paths(session.assoc).map(address).collect(),
             state: sctp_state(info.state).to_owned(),
             rtt_us: info.srtt.map(micros),
             rtt_deviation_us: micros(info.rttvar),
@@ -170,6 +175,17 @@ impl<P: Port> Datapath<P> {
             Some((stag.index(), look))
         });
         Answer::Stags(stags.collect())
+    }
+}
+
+fn address(path: PathInfo) -> PeerAddress {
+    PeerAddress {
+        address: path.remote,
+        state: match (path.is_confirmed, path.is_active) {
+            (false, _) => AddressState::Unconfirmed,
+            (true, true) => AddressState::Active,
+            (true, false) => AddressState::Inactive,
+        },
     }
 }
 
