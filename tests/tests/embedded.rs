@@ -24,9 +24,10 @@ fn embedded(host: &Host, program: &str, role: &str) -> Command {
         .args([role, "--embedded", INTERFACE])
 }
 
-fn embedded_server(host: &Host, program: &str, at: SocketAddr) -> Process {
+fn embedded_server(host: &Host, program: &str, at: SocketAddr, more: &[&str]) -> Process {
     let mut server = embedded(host, program, "server")
         .args(["--listen", &at.to_string()])
+        .args(more)
         .spawn();
     wait::until("the embedded server listens", tool::LISTEN_LIMIT, || {
         assert!(server.running(), "it ended: {}", server.stderr());
@@ -38,11 +39,17 @@ fn embedded_server(host: &Host, program: &str, at: SocketAddr) -> Process {
 /// Every operation, verified, from an embedded client.
 #[track_caller]
 fn everything_works(a: &Host, at: SocketAddr) {
+    everything_works_with(a, at, &[]);
+}
+
+#[track_caller]
+fn everything_works_with(a: &Host, at: SocketAddr, options: &[&str]) {
     for op in ["write", "send", "read"] {
         let more = ["--op", op, "--size", "20000", "--iterations", "500"];
         let done = embedded(a, "rnic-perf", "client")
             .args(["--connect", &at.to_string(), "--json", "--verify"])
             .args(more)
+            .args(options)
             .run()
             .success();
         let bytes = tool::report(&done)["verified_bytes"].as_u64();
@@ -51,6 +58,7 @@ fn everything_works(a: &Host, at: SocketAddr) {
     let _ = embedded(a, "rnic-perf", "client")
         .args(["--connect", &at.to_string(), "--op", "write", "--latency"])
         .args(["--size", "64", "--iterations", "200"])
+        .args(options)
         .run()
         .success();
 }
@@ -61,12 +69,23 @@ fn two_embedded_rnics_transfer() {
         let mut lab = Lab::new("embedded");
         let (a, b) = lab.pair(&LinkOptions::default());
         let at = b.address(family, PORT);
-        let server = embedded_server(&b, "rnic-perf", at);
+        let server = embedded_server(&b, "rnic-perf", at, &[]);
         everything_works(&a, at);
         drop(server);
         assert_nothing_attached(&a.namespace, INTERFACE);
         assert_nothing_attached(&b.namespace, INTERFACE);
     }
+}
+
+#[test]
+fn two_embedded_rnics_transfer_over_sctp_in_udp() {
+    let mut lab = Lab::new("embedded-udp");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let at = b.address(Family::V4, PORT);
+    let ours = ["--sctp", "--sctp-udp-port", "9899"];
+    let _server = embedded_server(&b, "rnic-perf", at, &ours);
+    let theirs = ["--sctp-udp-peer-port", "9899"];
+    everything_works_with(&a, at, &[&ours[..], &theirs].concat());
 }
 
 #[test]
@@ -78,7 +97,7 @@ fn embedded_rnics_transfer_in_frames_of_several_buffers() {
     };
     let (a, b) = lab.pair(&link);
     let at = b.address(Family::V4, PORT);
-    let _server = embedded_server(&b, "rnic-perf", at);
+    let _server = embedded_server(&b, "rnic-perf", at, &[]);
     everything_works(&a, at);
 }
 

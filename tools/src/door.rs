@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rnic::{
     CongestionControl, Context, Daemon, Device, DeviceConfig, DeviceName, Driving, Limits,
-    ListenOptions, Listener, Resource,
+    ListenOptions, Listener, Resource, SctpUdp,
 };
 
 use crate::address::{self, Listen};
@@ -34,6 +34,12 @@ pub struct Door {
     /// experimental [default: cubic].
     #[arg(long, global = true, value_name = "NAME", requires = "embedded")]
     congestion: Option<CongestionControl>,
+    /// Its UDP port for SCTP in UDP (RFC 6951) [default: packets in UDP are dropped].
+    #[arg(long, global = true, value_name = "PORT", requires = "embedded")]
+    sctp_udp_port: Option<u16>,
+    /// The UDP port of the peers that it connects to over SCTP [default: it connects without UDP].
+    #[arg(long, global = true, value_name = "PORT", requires = "sctp_udp_port")]
+    sctp_udp_peer_port: Option<u16>,
 }
 
 /// An interface of a daemon.
@@ -151,6 +157,10 @@ impl Door {
         config.limits = limits_for(queue_pairs);
         config.mode = self.mode.unwrap_or(Mode::Auto).into();
         config.congestion = self.congestion.unwrap_or_default();
+        config.sctp_udp = self.sctp_udp_port.map(|port| SctpUdp {
+            port,
+            peer_port: self.sctp_udp_peer_port,
+        });
         Ok(Context::embedded(&Device::open(config)?)?)
     }
 }
