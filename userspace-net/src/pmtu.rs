@@ -288,6 +288,11 @@ impl PathMtu {
         self.set(known, Search::Complete { raise_at: None })
     }
 
+    /// Whether the retransmission timer ran out since something was acknowledged.
+    pub const fn is_doubted(&self) -> bool {
+        self.timeouts > 0
+    }
+
     /// The peer has answered, though it takes nothing: the path is not to blame.
     #[inline]
     pub fn answered(&mut self) {

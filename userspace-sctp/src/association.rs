@@ -25,6 +25,7 @@ mod probe;
 mod sack;
 mod timeout;
 
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 
 use userspace_net::Instant;
@@ -283,9 +284,11 @@ impl<B> Association<B> {
         }
     }
 
-    /// Packets go another way from now on.
-    pub(crate) fn path_moved(&mut self) {
-        self.paths.iter_mut().for_each(Path::moved);
+    /// Packets to an address go another way from now on.
+    pub(crate) fn path_moved(&mut self, remote: IpAddr) {
+        if let Some(at) = self.path_to(remote) {
+            self.paths[at].moved();
+        }
     }
 
     fn event(&self, env: &mut Env<'_, B>, event: Event) {

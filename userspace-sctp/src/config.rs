@@ -52,6 +52,10 @@ pub struct Config {
     pub association_max_retrans: u32,
     /// `Path.Max.Retrans`: consecutive errors after which the path is reported as down.
     pub path_max_retrans: u32,
+    /// `PotentiallyFailed.Max.Retrans` (RFC 7829): consecutive errors with which a path still gets new data. With more
+    /// another path gets it that has none, until the peer answers there again. As many as `path_max_retrans`, or more:
+    /// paths are left only when they are down.
+    pub potentially_failed_max_retrans: u32,
     /// `HB.interval`; `None`: no heartbeats. Then a lost ABORT of an idle peer is never noticed.
     pub heartbeat_interval: Option<Duration>,
     /// `Max.Burst`: packets with data that one SACK, timeout or posted chunk may let go.
@@ -78,6 +82,7 @@ impl Default for Config {
             max_init_retransmits: 8,
             association_max_retrans: 10,
             path_max_retrans: 5,
+            potentially_failed_max_retrans: 0,
             heartbeat_interval: Some(Duration::from_secs(30)),
             max_burst: 4,
             answers_per_second: 1000,

@@ -113,6 +113,12 @@ pub enum Event {
         /// The peer's.
         remote: IpAddr,
     },
+    /// The peer has answered at another of its addresses for the first time: it is there (section 5.4), and data may go
+    /// there.
+    PathConfirmed {
+        /// The peer's.
+        remote: IpAddr,
+    },
     /// The peer has answered there again.
     PathUp {
         /// The peer's.

@@ -39,6 +39,8 @@ pub(crate) struct Path {
     pub(crate) mtu: Mtu,
     /// Consecutive errors (section 8.2).
     pub(crate) errors: u32,
+    /// `PotentiallyFailed.Max.Retrans`.
+    errors_allowed: u32,
     /// There were no more than `Path.Max.Retrans`.
     pub(crate) is_active: bool,
     pub(crate) timers: Timers,
@@ -94,6 +96,7 @@ impl Path {
             udp,
             mtu,
             errors: 0,
+            errors_allowed: config.potentially_failed_max_retrans,
             is_active: true,
             timers: Timers::default(),
             heartbeat: Heartbeat::default(),
@@ -117,6 +120,12 @@ impl Path {
     /// The UDP header of its packets.
     pub(crate) fn udp_ports(&self, config: &Config) -> Option<UdpPorts> {
         ports(config, self.udp)
+    }
+
+    /// Whether data goes here rather than elsewhere: what went last was answered, but for as many times as are allowed
+    /// (RFC 7829 section 3.1: it has not potentially failed).
+    pub(crate) const fn is_sound(&self) -> bool {
+        self.is_usable() && self.errors <= self.errors_allowed
     }
 
     /// Whether data may go here: the peer is there, and answers.

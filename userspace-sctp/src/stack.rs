@@ -300,9 +300,20 @@ impl<B: AsRef<[u8]>> Stack<B> {
         });
     }
 
-    /// Its packets go another way from here on: what is known of congestion was of the old one (section 7.2.5.2).
-    pub fn path_moved(&mut self, now: Instant, id: AssocId) {
-        self.change(now, id, |association, _| association.path_moved());
+    /// Its packets to an address of the peer go another way from here on: what is known of congestion was of the old one
+    /// (section 7.2.5.2).
+    pub fn path_moved(&mut self, now: Instant, id: AssocId, remote: IpAddr) {
+        self.change(now, id, |association, _| association.path_moved(remote));
+    }
+
+    /// Of the peer's addresses beside the first, only those are used for which this holds. To be called with
+    /// [`Event::Incoming`] or [`Event::Established`], when nothing was sent to any of them yet.
+    pub fn keep_addresses(&mut self, now: Instant, id: AssocId, is_kept: impl Fn(IpAddr) -> bool) {
+        if let Some(association) = self.associations.get_mut(id) {
+            association.keep_paths(|ends| is_kept(ends.remote.ip()));
+        }
+        self.learn_addresses(id);
+        self.settle(id, now);
     }
 
     /// When [`Stack::advance`] has to be called at the latest.

@@ -1,6 +1,7 @@
 //! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
-//! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for.
+//! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
+//! address of a peer over SCTP, to which no way is known yet.
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
 
@@ -13,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rnic_engine::command::{Answer, Command, PathInUse};
+use rnic_net::Path;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::DeviceError;
@@ -143,9 +145,9 @@ fn follow(core: &Core, changes: &Changes) {
         let indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
         let changed = changes.take(&indexes);
         for (local, remote) in silent {
-            // The kernel tells the outcome as a change.
-            let found = core.outward_way(remote, Some(local), Duration::ZERO);
-            log::debug!("{remote} does not answer; its route: {found:?}");
+            log::debug!("{remote} does not answer, or no way there is known");
+            // What the kernel has yet to find out it tells as a change.
+            follow_route(core, local, remote, None);
         }
         if changed {
             look(core, &lans);
@@ -235,25 +237,35 @@ fn look(core: &Core, lans: &[Lan]) {
         path: used,
     } in paths
     {
-        if used.vlan.is_some() && core.config.vlans.is_empty() {
-            continue;
+        // A tag that is not of the address's VLAN came with the peer's frames.
+        let has_foreign_tag = used.is_some_and(|used| used.vlan.is_some());
+        if !has_foreign_tag || !core.config.vlans.is_empty() {
+            follow_route(core, local, remote, used);
         }
-        match core.outward_way(remote, Some(local), Duration::ZERO) {
-            // A tag that is not of the address's VLAN came with the peer's frames.
-            Ok(Route { path, .. }) if path == used || path.vlan != used.vlan => {}
-            Ok(Route { path, .. }) => match core.execute(Command::MovePath {
-                local,
-                remote,
-                path,
-            }) {
-                Ok(_) => log::info!("the route from {local} to {remote} has changed: {path}"),
-                Err(refusal) => {
-                    log::warn!("the route from {local} to {remote} can't be changed: {refusal}")
-                }
-            },
-            Err(refusal) => {
-                log::debug!("the route from {local} to {remote} can't be changed: {refusal}")
+    }
+}
+
+/// Has the shard send as the host would. `used`: how it does, where that is known.
+fn follow_route(core: &Core, local: IpAddr, remote: IpAddr, used: Option<Path>) {
+    match core.outward_way(remote, Some(local), Duration::ZERO) {
+        // A tag that is not of the address's VLAN came with the peer's frames.
+        Ok(Route { path, .. })
+            if used.is_some_and(|used| path == used || path.vlan != used.vlan) => {}
+        Ok(Route { path, .. }) => match core.execute(Command::MovePath {
+            local,
+            remote,
+            path,
+        }) {
+            Ok(_) if used.is_none() => {
+                log::debug!("the route from {local} to {remote}: {path}");
             }
+            Ok(_) => log::info!("the route from {local} to {remote} has changed: {path}"),
+            Err(refusal) => {
+                log::warn!("the route from {local} to {remote} can't be taken: {refusal}");
+            }
+        },
+        Err(refusal) => {
+            log::debug!("the route from {local} to {remote} can't be taken: {refusal}");
         }
     }
 }

@@ -198,6 +198,8 @@ pub enum Command {
         /// The internal link that they go over, counted from 0. None: they go over the interface, or the
         /// loopback when the path is one.
         internal_link: Option<usize>,
+        /// What holds for further addresses of the peer, which it may have over SCTP. `remote` was judged by them.
+        peers: PeerRules,
         /// What to ask of the peer.
         mpa: MpaOptions,
         /// For the peer's application.
@@ -333,8 +335,8 @@ pub struct PathInUse {
     pub local: IpAddr,
     /// The peer's.
     pub remote: IpAddr,
-    /// The way.
-    pub path: Path,
+    /// The way; none as long as it is not known. It is asked for by [`ShardEvent::PathDoubtful`].
+    pub path: Option<Path>,
 }
 
 /// A shard's answer to a [`Command`] that was done.
@@ -454,8 +456,9 @@ pub enum ShardEvent {
         /// The address and port.
         local: SocketAddr,
     },
-    /// A peer has not answered for three retransmission timeouts (R1 of RFC 9293 section 3.8.3):
-    /// the way there may be another by now.
+    /// A peer has not answered for three retransmission timeouts (R1 of RFC 9293 section 3.8.3), or a path to it has
+    /// become inactive (RFC 9260 section 8.2): the way there may be another by now. Or the peer has told of an address
+    /// to which no way is known.
     PathDoubtful {
         /// Our address.
         local: IpAddr,

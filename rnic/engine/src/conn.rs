@@ -11,6 +11,7 @@ mod reorder_queue;
 mod table;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
@@ -27,6 +28,7 @@ pub(crate) use parked_frames::{Frames, ParkedFrames};
 pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
 pub use table::KnownFlows;
+use ways::Others;
 
 /// One TCP connection or DDP Stream Session and what it is for, in whole cache lines.
 #[derive(Debug)]
@@ -36,8 +38,10 @@ pub(crate) struct Conn {
     pub id: ConnId,
     /// Its ends.
     pub tuple: FourTuple,
-    /// How frames get to the peer.
+    /// How frames get to the peer, at this address of its.
     pub path: Path,
+    /// Its further addresses, if it has any.
+    others: Option<Box<Others>>,
     /// The port that its frames came from last.
     port: u32,
     /// Both sides send timestamps.
@@ -52,8 +56,8 @@ pub(crate) struct Conn {
     pub phase: Phase,
     /// When this phase times out.
     pub deadline: Option<Instant>,
-    /// We opened it with a Ready-to-Receive indication and may have to repeat that.
-    pub unheard: Option<Unheard>,
+    /// We opened it with a Ready-to-Receive indication and may have to repeat that. Not for long: so it is elsewhere.
+    pub unheard: Option<Box<Unheard>>,
     /// Its flow was entered in [`KnownFlows`].
     pub known: bool,
     /// It is in the shard's ready list.
@@ -156,6 +160,7 @@ impl Conn {
             id,
             tuple,
             path,
+            others: None,
             port: port as u32,
             timestamps: false,
             // TCP has room for two segments in any case.

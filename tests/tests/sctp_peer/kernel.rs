@@ -1,6 +1,8 @@
 //! Linux's SCTP in the virtual machine of the interop tests: ours without DDP against its sockets, and an RNIC against
 //! the peer in C over them.
 
+use std::net::SocketAddr;
+
 use rnic::{Context, ListenOptions, Listener, Transport};
 use rnic_tests::cases::Cases;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -9,6 +11,7 @@ use rnic_tests::lab::Family;
 use rnic_tests::peer::Job;
 use rnic_tests::{binary, usrsctp, wait};
 
+use super::homes::Homes;
 use super::{LIMIT, PORT, UDP, in_udp, side};
 
 /// Messages each way, and the longest: one chunk of ours, up to three fragments of the kernel's.
@@ -123,28 +126,63 @@ impl Stand {
 
     fn we_begin(&self, family: Family, port: u16, revision: u8) {
         let at = self.interop.peer.address(family, port);
+        let bound = at.ip().to_string();
         side::where_we_begin(&self.context, at, revision, |words| {
-            self.listening(&format!(
-                "/host/ddp-sctp-peer-kernel listen --local {} --port {port} {}",
-                at.ip(),
-                words.join(" ")
-            ))
+            self.ddp_listening(&bound, port, words)
         });
     }
 
+    fn ddp_listening(&self, bound: &str, port: u16, words: &[String]) -> Job {
+        let words = words.join(" ");
+        self.listening(&format!(
+            "/host/ddp-sctp-peer-kernel listen --local {bound} --port {port} {words}"
+        ))
+    }
+
     fn the_peer_begins(&self, family: Family, port: u16, enhanced: bool) {
+        let (at, listener) = self.listener(family, port);
+        let bound = self.theirs(family);
+        side::where_the_peer_begins(&self.context, &listener, enhanced, |words| {
+            self.ddp_connecting(&bound, at, words)
+        });
+    }
+
+    fn ddp_connecting(&self, bound: &str, at: SocketAddr, words: &[String]) -> Job {
+        let (to, port, words) = (at.ip(), at.port(), words.join(" "));
+        self.interop.peer.start(&format!(
+            "/host/ddp-sctp-peer-kernel connect --local {bound} --remote {to} --port {port} {words}"
+        ))
+    }
+
+    fn listener(&self, family: Family, port: u16) -> (SocketAddr, Listener) {
         let at = self.interop.host.address(family, port);
         let options = ListenOptions::default().transport(Transport::Sctp);
         let listener = Listener::bind_with(&self.context, at, options);
-        let listener = listener.expect("nobody listens there");
-        side::where_the_peer_begins(&self.context, &listener, enhanced, |words| {
-            self.interop.peer.start(&format!(
-                "/host/ddp-sctp-peer-kernel connect --local {} --remote {} --port {port} {}",
-                self.theirs(family),
-                at.ip(),
-                words.join(" ")
-            ))
-        });
+        (at, listener.expect("nobody listens there"))
+    }
+
+    /// The peer has two addresses, and loses the first one.
+    fn loses_an_address(&self, family: Family, port: u16, we_begin: bool) {
+        let peer = &self.interop.peer;
+        let homes = Homes {
+            ours: &self.interop.host,
+            first: peer.address(family, 0).ip(),
+            device: "eth0",
+            ip: &|words| drop(peer.run(&format!("ip {words}")).success()),
+        };
+        homes.add_second();
+        let (context, bound) = (&self.context, Homes::any(family));
+        let happens = || homes.take_first(context);
+        if we_begin {
+            let at = peer.address(family, port);
+            let listens = |words: &[String]| self.ddp_listening(bound, port, words);
+            side::where_we_begin_and(context, at, 2, listens, happens);
+        } else {
+            let (at, listener) = self.listener(family, port);
+            let connects = |words: &[String]| self.ddp_connecting(bound, at, words);
+            side::where_the_peer_begins_and(context, &listener, true, connects, happens);
+        }
+        homes.restore();
     }
 }
 
@@ -166,6 +204,13 @@ fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
         }
     }
     stand.ddp(&mut cases, PORT + 10, "");
+    for (family, port) in [(Family::V4, PORT + 30), (Family::V6, PORT + 32)] {
+        for (we_begin, who) in [(true, "we begin"), (false, "the kernel begins")] {
+            let name = format!("DDP, {family:?}, {who}, and the kernel loses an address");
+            let port = port + u16::from(we_begin);
+            cases.run(name, || stand.loses_an_address(family, port, we_begin));
+        }
+    }
     stand.go_in_udp();
     stand.ddp(&mut cases, PORT + 20, " in UDP");
     cases.finish();

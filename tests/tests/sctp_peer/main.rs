@@ -1,6 +1,7 @@
 //! An RNIC and the peer in C of `tests/interop/sctp`, over usrsctp and protocol 132 or UDP: nothing of the peer is
 //! ours but its reading of the RFCs. All operations go both ways, and what the peer does wrong on purpose is answered as the RFCs say.
 
+mod homes;
 mod kernel;
 mod side;
 
@@ -11,9 +12,10 @@ use rnic::{
     Transport,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Command, Family, Host, Lab, LinkOptions, Process};
+use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};
 use rnic_tests::{usrsctp, wait};
 
+use homes::Homes;
 use side::Side;
 
 const PORT: u16 = 4791;
@@ -55,13 +57,21 @@ impl TestBed {
 
     /// The peer as `listen` or `connect`.
     fn peer(&self, role: &str, family: Family, words: &[String]) -> Command {
-        let address = |host: &Host| host.address(family, 0).ip().to_string();
+        let bound = self.theirs.address(family, 0).ip().to_string();
+        self.peer_at(&bound, role, family, words)
+    }
+
+    /// The same, bound to an address or to all.
+    fn peer_at(&self, bound: &str, role: &str, family: Family, words: &[String]) -> Command {
         let port = PORT.to_string();
         let program = usrsctp::program("ddp-sctp-peer");
         let command = self.theirs.namespace.command(program).label("peer");
-        let command = command.args([role, "--local", &address(&self.theirs), "--port", &port]);
+        let command = command.args([role, "--local", bound, "--port", &port]);
         let command = match role {
-            "connect" => command.args(["--remote", &address(&self.ours)]),
+            "connect" => {
+                let ours = self.ours.address(family, 0).ip().to_string();
+                command.args(["--remote", &ours])
+            }
             _ => command,
         };
         match self.in_udp {
@@ -73,11 +83,7 @@ impl TestBed {
 
     /// It listens.
     fn listening(&self, family: Family, words: &[String]) -> Process {
-        let process = self.peer("listen", family, words).spawn();
-        wait::until("the peer listens", LIMIT, || {
-            process.stdout().contains("event=listening").then_some(())
-        });
-        process
+        listening(self.peer("listen", family, words))
     }
 
     fn listener(&self, context: &Context, family: Family) -> Listener {
@@ -85,6 +91,15 @@ impl TestBed {
         let options = ListenOptions::default().transport(Transport::Sctp);
         Listener::bind_with(context, at, options).expect("nobody listens there")
     }
+}
+
+/// Once it listens.
+fn listening(peer: Command) -> Process {
+    let process = peer.spawn();
+    wait::until("the peer listens", LIMIT, || {
+        process.stdout().contains("event=listening").then_some(())
+    });
+    process
 }
 
 /// A daemon that begins associations in UDP, and takes packets in UDP.
@@ -145,6 +160,31 @@ fn where_the_peer_begins(bed: &TestBed) {
             bed.peer("connect", family, words).spawn()
         });
     }
+}
+
+#[test]
+fn a_session_outlives_the_address_that_it_began_with() {
+    let bed = TestBed::new("sctp-peer-homes");
+    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let (family, bound) = (Family::V4, Homes::any(Family::V4));
+    let at = bed.theirs.address(family, PORT);
+    let theirs = &bed.theirs.namespace;
+    let homes = Homes {
+        ours: &bed.ours,
+        first: at.ip(),
+        device: INTERFACE,
+        ip: &|words| drop(theirs.ip(&words.split(' ').collect::<Vec<_>>())),
+    };
+    homes.add_second();
+    let happens = || homes.take_first(&context);
+    let listens = |words: &[String]| listening(bed.peer_at(bound, "listen", family, words));
+    side::where_we_begin_and(&context, at, 2, listens, happens);
+    homes.restore();
+
+    homes.add_second();
+    let listener = bed.listener(&context, family);
+    let connects = |words: &[String]| bed.peer_at(bound, "connect", family, words).spawn();
+    side::where_the_peer_begins_and(&context, &listener, true, connects, happens);
 }
 
 #[test]

@@ -232,6 +232,17 @@ pub fn where_we_begin<P: Program>(
     revision: u8,
     listens: impl FnOnce(&[String]) -> P,
 ) {
+    where_we_begin_and(context, at, revision, listens, || {});
+}
+
+/// The same; before our operations something happens.
+pub fn where_we_begin_and<P: Program>(
+    context: &Context,
+    at: SocketAddr,
+    revision: u8,
+    listens: impl FnOnce(&[String]) -> P,
+    happens: impl FnOnce(),
+) {
     let side = Side::new(context, Some(PART / RECEIVES as usize));
     let mut words = steps(&side);
     words.extend(["--do", "hold", "--private", "796573"].map(str::to_owned));
@@ -240,6 +251,7 @@ pub fn where_we_begin<P: Program>(
     let established = established.unwrap_or_else(|error| panic!("{error}: {}", peer.said()));
     assert_eq!(established.private_data, b"yes");
     assert_eq!(established.mpa.revision, revision);
+    happens();
     side.work();
     wait::until("the peer's Read", LIMIT, || {
         peer.said().contains("event=read-done").then_some(())
@@ -257,6 +269,17 @@ pub fn where_the_peer_begins<P: Program>(
     enhanced: bool,
     connects: impl FnOnce(&[String]) -> P,
 ) {
+    where_the_peer_begins_and(context, listener, enhanced, connects, || {});
+}
+
+/// The same; before our operations something happens.
+pub fn where_the_peer_begins_and<P: Program>(
+    context: &Context,
+    listener: &Listener,
+    enhanced: bool,
+    connects: impl FnOnce(&[String]) -> P,
+    happens: impl FnOnce(),
+) {
     let side = Side::new(context, Some(PART / RECEIVES as usize));
     let mut words = steps(&side);
     words.extend(["--do".to_owned(), format!("recv:{}", SENDS.len())]);
@@ -272,6 +295,7 @@ pub fn where_the_peer_begins<P: Program>(
     request
         .accept(&side.qp, b"welcome", LIMIT)
         .expect("it waits");
+    happens();
     side.work();
     side.qp.wait_disconnected(LIMIT).expect("an end in peace");
     side.assert_like(&peer.end());

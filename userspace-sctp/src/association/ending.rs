@@ -32,7 +32,8 @@ impl<B> Association<B> {
     pub(super) fn abort_by(&self, cause: &Cause<'_>, env: &mut Env<'_, B>) {
         if self.tags.remote != 0 {
             let tag = self.tags.remote;
-            env.effects.abort(self.route(), tag, false, cause);
+            let route = self.paths[self.path_back()].route(self.ends);
+            env.effects.abort(route, tag, false, cause);
         }
     }
 

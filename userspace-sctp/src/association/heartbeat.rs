@@ -6,7 +6,7 @@ use super::Association;
 use crate::chunk::Chunk;
 use crate::config::Config;
 use crate::effects::Env;
-use crate::interface::State;
+use crate::interface::{Event, State};
 use crate::packet::Writer;
 use crate::parameter::{self, Parameter};
 use crate::path::Heartbeat;
@@ -37,16 +37,19 @@ impl<B> Association<B> {
     }
 
     /// The next one goes after `HB.interval` and one timeout, half of it more or less; after the timeout alone while
-    /// the path is not confirmed, up to `Path.Max.Retrans` times.
+    /// the path is not confirmed, or is left for another one, up to `Path.Max.Retrans` times.
     fn restart_heartbeat(&mut self, at: usize, now: Instant, config: &Config, random: &mut Random) {
+        let is_left = self.is_left(at);
+        let is_busy = self.outbound.flight_on(at) > 0;
         let path = &mut self.paths[at];
         path.heartbeat.is_awaited = false;
         let rto = path.rto.get();
         if path.is_withdrawn {
             return;
         }
-        if !path.is_confirmed && path.is_active {
-            path.timers.heartbeat = Some(now);
+        if is_left || !path.is_confirmed && path.is_active {
+            // What is under way there probes it.
+            path.timers.heartbeat = Some(if is_busy { now + rto } else { now });
             return;
         }
         path.timers.heartbeat = config.heartbeat_interval.map(|interval| {
@@ -60,8 +63,8 @@ impl<B> Association<B> {
         let path = &mut self.paths[at];
         if path.heartbeat.is_awaited {
             path.rto.back_off();
-            // Elsewhere it says nothing of the association (section 8.1).
-            let counts = at == self.data_path();
+            // Elsewhere it says nothing of the association (section 8.1), and where data is under way its timeouts do.
+            let counts = at == self.data_path() && !self.outbound.is_outstanding();
             if !self.count_error(at, counts, env) {
                 return;
             }
@@ -116,9 +119,15 @@ impl<B> Association<B> {
         if let Some((_, sent)) = path.heartbeat.sent.take() {
             path.measured(env.now, env.now.saturating_duration_since(sent));
         }
-        path.is_confirmed = true;
+        let remote = path.remote;
+        if !std::mem::replace(&mut path.is_confirmed, true) {
+            self.event(env, Event::PathConfirmed { remote });
+        }
         self.peer_answers(at, env);
-        self.ask_mtu(at, env);
+        // A heartbeat is small: that it passes says nothing of data that did not.
+        if !self.paths[at].mtu.is_doubted() {
+            self.ask_mtu(at, env);
+        }
         self.restart_heartbeat(at, env.now, env.config, env.random);
     }
 

@@ -68,13 +68,13 @@ impl<B> Association<B> {
     pub(crate) fn keep_paths(&mut self, is_its: impl Fn(&Ends) -> bool) {
         for at in 1..self.paths.len() {
             let path = &mut self.paths[at];
-            if !is_its(&path.route(self.ends).ends) {
-                path.withdraw();
-                self.heard_from = if self.heard_from == at {
-                    0
-                } else {
-                    self.heard_from
-                };
+            if path.is_withdrawn || is_its(&path.route(self.ends).ends) {
+                continue;
+            }
+            path.withdraw();
+            self.has_new_addresses = true;
+            if self.heard_from == at {
+                self.heard_from = 0;
             }
         }
     }
@@ -125,9 +125,22 @@ impl<B> Association<B> {
     }
 
     /// Where new data goes: on the primary path, and as long as that does not answer on the first that does. When none
-    /// does it is the primary one again.
+    /// does, on the one that has failed the least (RFC 7829 section 3.2); when all are down, on the primary one again.
     pub(super) fn data_path(&self) -> usize {
-        self.paths.iter().position(Path::is_usable).unwrap_or(0)
+        let sound = self.paths.iter().position(Path::is_sound);
+        sound.or_else(|| self.least_failed()).unwrap_or(0)
+    }
+
+    #[cold]
+    fn least_failed(&self) -> Option<usize> {
+        let usable = (0..self.paths.len()).filter(|at| self.paths[*at].is_usable());
+        usable.min_by_key(|at| self.paths[*at].errors)
+    }
+
+    /// Whether a path that may be used is left for another one: only heartbeats tell when it is back.
+    pub(super) fn is_left(&self, at: usize) -> bool {
+        let path = &self.paths[at];
+        path.is_usable() && !path.is_sound() && self.data_path() != at
     }
 
     /// Where a lost chunk goes. What was reported missing stays on its path; what timed out goes to another one.
@@ -138,8 +151,9 @@ impl<B> Association<B> {
         }
         let count = self.paths.len();
         let mut others = (1..count).map(|step| (path + step) % count);
-        let mut usable = others.clone().chain([path]);
-        let usable = usable.find(|at| self.paths[*at].is_usable());
+        let all = others.clone().chain([path]);
+        let sound = all.clone().find(|at| self.paths[*at].is_sound());
+        let usable = sound.or_else(|| all.clone().find(|at| self.paths[*at].is_usable()));
         // When the peer answers nowhere all are tried.
         let tried = usable.or_else(|| others.find(|at| self.paths[*at].is_confirmed));
         tried.unwrap_or_else(|| self.data_path())
@@ -147,9 +161,15 @@ impl<B> Association<B> {
 
     /// Where control chunks go: back to where the last packet came from, if the peer is known to be there.
     pub(super) fn control_path(&self) -> usize {
-        let from = &self.paths[self.heard_from];
-        let is_probe_answered = self.pending.has_only_heartbeat_acks();
-        match from.is_confirmed || is_probe_answered {
+        match self.pending.has_only_heartbeat_acks() {
+            true => self.heard_from,
+            false => self.path_back(),
+        }
+    }
+
+    /// Where the peer was heard last, if it is known to be there.
+    pub(super) fn path_back(&self) -> usize {
+        match self.paths[self.heard_from].is_confirmed {
             true => self.heard_from,
             false => self.data_path(),
         }

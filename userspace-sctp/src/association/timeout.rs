@@ -121,6 +121,9 @@ impl<B> Association<B> {
         path.rto.back_off();
         path.fast = false;
         self.outbound.timed_out(at);
+        if self.is_left(at) && !self.paths[at].heartbeat.is_awaited {
+            self.paths[at].timers.heartbeat = Some(env.now);
+        }
         self.arm_t3(env.now);
     }
 

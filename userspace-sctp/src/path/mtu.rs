@@ -75,6 +75,11 @@ impl Mtu {
         self.search.probe_lost(now, alone);
     }
 
+    /// Whether data timed out, and none was acknowledged since.
+    pub(crate) const fn is_doubted(&self) -> bool {
+        self.search.is_doubted()
+    }
+
     /// The peer has acknowledged data, or a heartbeat; `calm`: nothing is lost.
     pub(crate) fn progress(&mut self, now: Instant, calm: bool) -> bool {
         self.search.progress(now, calm) && self.changed()

@@ -68,7 +68,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// The association is found by all addresses of its peer, but for those that another one has.
-    fn learn_addresses(&mut self, id: AssocId) {
+    pub(super) fn learn_addresses(&mut self, id: AssocId) {
         let Some(association) = self.associations.get_mut(id) else {
             return;
         };

@@ -3,6 +3,7 @@
 
 mod collision;
 mod ending;
+mod failover;
 mod heartbeat;
 mod mtu;
 mod opening;

@@ -446,7 +446,7 @@ fn another_path_begins_with_the_first_window() {
     script.sent();
     let before = script.info(id);
     assert_eq!(before.cwnd, FULL + 16);
-    script.stack.path_moved(script.now, id);
+    script.stack.path_moved(script.now, id, remote().ip());
     let after = script.info(id);
     assert_eq!((after.cwnd, after.ssthresh), (4404, usize::MAX));
     assert_eq!(after.flight, before.flight);

@@ -339,6 +339,7 @@ impl Machine {
                 Event::Restarted(_) => "restarted",
                 Event::MtuChanged { .. } => "mtu_changed",
                 Event::PathDown { .. } => "path_down",
+                Event::PathConfirmed { .. } => "path_confirmed",
                 Event::PathUp { .. } => "path_up",
                 Event::PeerClosed => "peer_closed",
                 Event::Closed => "closed",

@@ -79,6 +79,7 @@ impl Scenario {
             peer_addresses: 4,
             // With a dead address each loss at the other one is two errors.
             association_max_retrans: 40,
+            potentially_failed_max_retrans: 5 * random.below(2) as u32,
             ..Config::default()
         });
         let has_icmp = random.chance(500);

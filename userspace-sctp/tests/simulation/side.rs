@@ -137,7 +137,10 @@ impl Side {
                     self.next = 0;
                 }
                 Event::PeerClosed => self.is_closed |= self.used == Some(id),
-                Event::PathDown { .. } | Event::PathUp { .. } | Event::MtuChanged { .. } => {}
+                Event::PathDown { .. }
+                | Event::PathConfirmed { .. }
+                | Event::PathUp { .. }
+                | Event::MtuChanged { .. } => {}
                 Event::Closed | Event::Aborted(_) | Event::Failed(_) => life.end = Some(event),
             }
         }

@@ -113,6 +113,10 @@ impl ClientSession {
             internal_link,
             scope,
         } = core.allowed_way(self.id(), wanted.remote.ip(), wanted.local, patience)?;
+        // For further addresses of the peer, which it tells when it answers.
+        let peers = core
+            .prm()
+            .connection_rules(self.id(), &core.config.interface);
         let reserved = core.ports.connect(
             LocalPort::new(wanted.transport, SocketAddr::new(local, local_port)),
             scope,
@@ -125,6 +129,7 @@ impl ClientSession {
             remote: wanted.remote,
             path,
             internal_link,
+            peers,
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });

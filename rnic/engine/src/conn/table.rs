@@ -1,6 +1,7 @@
 //! The connections of a shard, by TCP's names.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use userspace_net::FourTuple;
 use userspace_tcp::ConnId;
@@ -47,6 +48,17 @@ impl ConnTable {
         };
         if conn.id == id && !conn.known {
             enter(&mut self.flows, conn);
+        }
+    }
+
+    /// The peer has shown that it has another address, too.
+    pub fn confirmed(&mut self, id: ConnId, remote: IpAddr) {
+        let slot = self.slots.get_mut(id.index()).and_then(Option::as_mut);
+        if let Some(conn) = slot.filter(|conn| conn.id == id && conn.known)
+            && let Some(flows) = &mut self.flows
+            && let Some(tuple) = conn.confirm(remote)
+        {
+            flows.enter(&tuple);
         }
     }
 
@@ -146,5 +158,6 @@ fn leave(flows: &mut Option<Box<dyn KnownFlows>>, conn: &Conn) {
         && conn.known
     {
         flows.leave(&conn.tuple);
+        conn.confirmed().for_each(|tuple| flows.leave(&tuple));
     }
 }

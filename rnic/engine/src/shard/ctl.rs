@@ -8,7 +8,8 @@
 //! - ends of internal links that come ([`internal_link`]);
 //! - snapshots for operators ([`inspect`]).
 
-pub(super) mod backlog;
+pub(super) mod addresses;
+mod backlog;
 mod connect;
 pub(super) mod control;
 pub(super) mod deadlines;

@@ -1,6 +1,6 @@
 //! What is asked of the lower layer, TCP or SCTP, without asking which it is.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rnic_ipc::control::Transport;
 use rnic_proto::sctp::PPID_CONTROL;
@@ -132,12 +132,20 @@ impl<P: Port> Datapath<P> {
         })
     }
 
-    /// The path takes packets of at most so many bytes.
-    pub fn path_moved(&mut self, id: ConnId, mtu: u32) {
+    /// Packets to an address of the peer go another way from now on.
+    pub fn path_moved(&mut self, id: ConnId, remote: IpAddr) {
+        // TCP goes on with what it knows of congestion.
+        if let Some(session) = self.sctp.sessions.get(id) {
+            let assoc = session.assoc;
+            self.sctp.stack.path_moved(self.now, assoc, remote);
+        }
+    }
+
+    /// The first link of a path takes packets of at most so many bytes.
+    pub fn limit_mtu(&mut self, id: ConnId, mtu: u32) {
         match self.sctp.sessions.get(id) {
             Some(session) => {
                 let assoc = session.assoc;
-                self.sctp.stack.path_moved(self.now, assoc);
                 self.sctp.stack.limit_mtu(self.now, assoc, mtu as usize);
             }
             None => drop(self.stack.link_mtu(id, self.now, mtu)),

@@ -32,6 +32,8 @@ pub const STREAM: u16 = 0;
 const MAX_BURST: u32 = 64;
 /// Chunks of a session that are posted and not acknowledged, at most: each has a frame.
 const SEND_CHUNKS: usize = 512;
+/// Addresses of one peer that are used.
+const PEER_ADDRESSES: usize = 4;
 /// `RTO.Min`: what is longer than the 200 ms for which a peer may keep a SACK. With the second of RFC 9260 section 16
 /// a loss that only a timeout finds would cost so much between neighbouring hosts.
 const RTO_MIN: Duration = Duration::from_millis(300);
@@ -66,6 +68,7 @@ impl Sctp {
             adaptation: Some(ADAPTATION_DDP),
             mtu: config.path_defaults.mtu as usize,
             udp_port: config.sctp_udp.map(|udp| udp.port),
+            peer_addresses: PEER_ADDRESSES,
             max_burst: MAX_BURST,
             rto: Bounds {
                 min: RTO_MIN,

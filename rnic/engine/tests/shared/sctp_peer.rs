@@ -2,7 +2,7 @@
 //! as far as it is told to.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rnic_net::{Path, PathDefaults, Protocol};
 use userspace_net::{Ecn, FourTuple};
@@ -40,8 +40,14 @@ pub enum Heard {
 
 pub struct SctpPeer {
     path: Path,
-    /// Its own end is the local one.
+    /// Its own end is the local one, with the address that it was heard at last.
     tuple: FourTuple,
+    /// All its addresses, which it lists when there is more than one.
+    pub homes: Vec<IpAddr>,
+    /// What comes to one of these is lost.
+    pub deaf_at: Vec<IpAddr>,
+    /// Frames that came, and to which hardware address, by its own.
+    pub came: Vec<(IpAddr, [u8; 6])>,
     /// In the node's packets, and in its own once it is known.
     pub tag: u32,
     pub nodes_tag: u32,
@@ -77,6 +83,9 @@ impl SctpPeer {
                 hop_limit: 64,
             },
             tuple: FourTuple::new(address, to),
+            homes: vec![address.ip()],
+            deaf_at: Vec::new(),
+            came: Vec::new(),
             tag: 0x5555_0000 | u32::from(number),
             nodes_tag: 0,
             tsn: Tsn(u32::MAX - 1),
@@ -108,7 +117,17 @@ impl SctpPeer {
 
     /// Whether a frame between these ends is for it.
     pub fn is_at(&self, tuple: &FourTuple) -> bool {
-        self.tuple == *tuple
+        let at = |home: &IpAddr| {
+            let mut own = self.tuple;
+            own.local.addr = *home;
+            own == *tuple
+        };
+        self.homes.iter().any(at)
+    }
+
+    /// It sends from this address, until it is heard at another.
+    pub fn send_from(&mut self, home: IpAddr) {
+        self.tuple.local.addr = home;
     }
 
     /// A frame with these chunks.
@@ -142,17 +161,25 @@ impl SctpPeer {
     }
 
     pub fn init(&self) -> Vec<u8> {
-        let parameters = parameters(&[Parameter::Adaptation(DDP)]);
+        let parameters = self.parameters(&[Parameter::Adaptation(DDP)]);
         self.packet_with(0, &[Chunk::Init(self.offer(&parameters))])
     }
 
     /// The answer to the node's INIT.
     fn init_ack(&self) -> Vec<u8> {
-        let parameters = parameters(&[
+        let parameters = self.parameters(&[
             Parameter::Adaptation(DDP),
             Parameter::StateCookie(b"a cookie"),
         ]);
         self.packet(&[Chunk::InitAck(self.offer(&parameters))])
+    }
+
+    /// These, and those of its addresses if it has several.
+    fn parameters(&self, all: &[Parameter<'_>]) -> Vec<u8> {
+        let homes = self.homes.iter().filter(|_| self.homes.len() > 1);
+        let homes = homes.map(|home| Parameter::Address(*home));
+        let all: Vec<_> = homes.chain(all.iter().copied()).collect();
+        parameters(&all)
     }
 
     fn offer<'a>(&self, parameters: &'a [u8]) -> Init<'a> {
@@ -204,6 +231,12 @@ impl SctpPeer {
         let Ok(parsed) = rnic_net::parse(frame, &PathDefaults::new(1500)) else {
             return;
         };
+        let home = parsed.tuple.local.addr;
+        self.came.push((home, frame[..6].try_into().unwrap()));
+        if self.deaf_at.contains(&home) {
+            return;
+        }
+        self.send_from(home);
         let bytes = &frame[parsed.data];
         verify(bytes).unwrap();
         let packet = Packet::parse(bytes).unwrap();
@@ -288,7 +321,7 @@ impl SctpPeer {
 }
 
 fn parameters(all: &[Parameter<'_>]) -> Vec<u8> {
-    let mut bytes = vec![0; 64];
+    let mut bytes = vec![0; 128];
     let mut writer = parameter::Writer::new(&mut bytes);
     all.iter().for_each(|one| writer.put(one).unwrap());
     let len = writer.finish();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rnic_engine::command::Command;
 use rnic_ipc::control::{MarkerUse, MpaOptions, Transport};
+use rnic_net::PeerRules;
 
 use crate::memory::Party;
 use crate::simulation::{Simulation, Validity};
@@ -100,6 +101,7 @@ impl Simulation {
             remote: self.nodes[to].address,
             path,
             internal_link,
+            peers: PeerRules::default(),
             mpa,
             private_data: Vec::new(),
         };

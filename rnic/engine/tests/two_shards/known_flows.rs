@@ -16,16 +16,16 @@ use crate::world::World;
 
 /// How often each flow was entered and not left.
 #[derive(Clone, Debug, Default)]
-struct Told(Arc<Mutex<HashMap<FourTuple, i32>>>);
+pub struct Told(Arc<Mutex<HashMap<FourTuple, i32>>>);
 
 impl Told {
-    fn by(side: &mut Side) -> Self {
+    pub fn by(side: &mut Side) -> Self {
         let told = Self::default();
         side.shard.tell_flows(Box::new(told.clone()));
         told
     }
 
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         let flows = self.0.lock().unwrap();
         assert!(flows.values().all(|count| *count == 1), "{flows:?}");
         flows.len()

@@ -11,7 +11,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, Quoted};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, PeerRules, Quoted};
 use rnic_proto::Stag;
 use rnic_xsk::{ChunkSize, MemoryPort, Umem};
 use userspace_net::{Ecn, FourTuple, Instant};
@@ -117,6 +117,7 @@ impl Host {
             remote,
             path: Path::loopback(self.side.mtu),
             internal_link: None,
+            peers: PeerRules::default(),
             mpa,
             private_data: data.to_vec(),
         };

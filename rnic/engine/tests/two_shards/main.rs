@@ -37,6 +37,7 @@ mod raw;
 mod registration;
 mod rtr_retry;
 mod sctp;
+mod sctp_homes;
 mod sctp_look;
 #[path = "../shared/sctp_peer.rs"]
 mod sctp_peer;

@@ -22,6 +22,10 @@ fn paths(world: &mut World) -> Vec<PathInUse> {
     }
 }
 
+fn only_path(world: &mut World) -> Path {
+    paths(world)[0].path.expect("it is known")
+}
+
 fn move_to(world: &mut World, path: Path) -> Result<Answer, CommandError> {
     let [PathInUse { local, remote, .. }] = paths(world)[..] else {
         panic!("{:?}", paths(world));
@@ -50,10 +54,10 @@ fn a_narrower_path_is_taken_up_in_the_middle_of_a_transfer() {
         let path = Path {
             mtu: 1280,
             hop_limit: 9,
-            ..before[0].path
+            ..only_path(&mut world)
         };
         move_to(&mut world, path).unwrap();
-        assert_eq!(paths(&mut world)[0].path, path);
+        assert_eq!(only_path(&mut world), path);
         assert_eq!(world.a.counter("path_moves"), 2);
         assert!(world.a.counter("mss_changes") >= 2);
         world.a_to_b.largest = 0;
@@ -109,7 +113,7 @@ fn fragments_wait_for_room_on_the_link() {
     world.run_for(Duration::from_millis(20));
     let path = Path {
         mtu: 576,
-        ..paths(&mut world)[0].path
+        ..only_path(&mut world)
     };
     move_to(&mut world, path).unwrap();
     world.a_to_b.cut = false;
@@ -130,12 +134,12 @@ fn fragments_wait_for_room_on_the_link() {
 fn no_connection_moves_to_a_path_that_it_could_not_begin_with() {
     let mut world = World::new(12, Impairment::NONE);
     world.connect();
-    let path = paths(&mut world)[0].path;
+    let path = only_path(&mut world);
     for mtu in [0, 575, 65_536, u32::MAX] {
         let refused = move_to(&mut world, Path { mtu, ..path }).unwrap_err();
         assert!(matches!(refused, CommandError::Invalid(_)), "{refused}");
     }
-    assert_eq!(paths(&mut world)[0].path, path);
+    assert_eq!(only_path(&mut world), path);
     assert_eq!(world.a.counter("path_moves"), 0);
     // The same once more moves nothing either.
     move_to(&mut world, path).unwrap();
@@ -157,7 +161,7 @@ fn passive_connections_begin_with_what_the_interface_has_at_the_time() {
     set(&mut world.b, PathDefaults::new(u32::MAX), world.now);
     world.connect();
     let found = match world.b.shard.execute(Command::QueryPaths, world.now) {
-        Ok(Answer::Paths(paths)) => paths[0].path,
+        Ok(Answer::Paths(paths)) => paths[0].path.expect("it is known"),
         other => panic!("{other:?}"),
     };
     assert!(found.mtu < 4096, "{found:?}: no frame has room for that");
@@ -189,14 +193,14 @@ fn a_peer_that_falls_silent_is_told_of() {
 fn connections_of_another_vlan_keep_their_way() {
     let mut world = World::new(15, Impairment::NONE);
     world.connect();
-    let path = paths(&mut world)[0].path;
+    let path = only_path(&mut world);
     let tagged = Path {
         vlan: Some(5),
         hop_limit: 9,
         ..path
     };
     move_to(&mut world, tagged).unwrap();
-    assert_eq!(paths(&mut world)[0].path, path);
+    assert_eq!(only_path(&mut world), path);
     assert_eq!(world.a.counter("path_moves"), 0);
 }
 

@@ -60,7 +60,7 @@ pub struct Side<P: Port = MemoryPort> {
     pub transport: Transport,
     /// What its next connections go over, if not its interface.
     pub internal_link: Option<usize>,
-    /// Which peers its next listeners take.
+    /// Which peers its next listeners take, and may be further addresses of who it connects to next.
     pub peers: PeerRules,
 }
 
@@ -342,6 +342,7 @@ impl<P: Port> Side<P> {
                 remote,
                 path,
                 internal_link: self.internal_link,
+                peers: self.peers.clone(),
                 mpa,
                 private_data,
             },

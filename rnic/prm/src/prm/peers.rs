@@ -31,7 +31,7 @@ impl Prm {
         local: SocketAddr,
         interface: &str,
     ) -> PeerRules {
-        let mut rules = self.rules_of(client, interface);
+        let mut rules = self.connection_rules(client, interface);
         let of_listeners = self.limits.listener_peers.iter();
         for peers in of_listeners.filter(|peers| peers.at.contains(local)) {
             rules.add(ListOwner::Listener, peers.allowed.clone());
@@ -51,7 +51,7 @@ impl Prm {
         interface: &str,
     ) -> Result<(), Refusal> {
         let credentials = self.known(client)?;
-        let (whose, counter) = match self.rules_of(client, interface).refused_by(remote) {
+        let (whose, counter) = match self.connection_rules(client, interface).refused_by(remote) {
             Some(ListOwner::Interface) => {
                 (format!("interface {interface}"), Single::InterfacePeers)
             }
@@ -80,7 +80,9 @@ impl Prm {
         })
     }
 
-    fn rules_of(&self, client: ClientId, interface: &str) -> PeerRules {
+    /// The lists that a peer has to be in, at each of its addresses, with which a client connects over an interface of
+    /// this name.
+    pub fn connection_rules(&self, client: ClientId, interface: &str) -> PeerRules {
         let mut rules = PeerRules::default();
         if let Some(list) = self.limits.interface_peers.get(interface) {
             rules.add(ListOwner::Interface, list.clone());

@@ -144,6 +144,7 @@ impl Ctl {
                 remote,
                 path,
                 internal_link,
+                peers,
                 mpa,
                 private_data,
             } => {
@@ -151,6 +152,7 @@ impl Ctl {
                 let port = dp.first_port(&path, internal_link)?;
                 let way = (tuple, path, port);
                 self.connect(dp, tx, (qp, transport), way, &mpa, &private_data)?;
+                dp.allow_addresses(qp, peers);
             }
             Command::Accept {
                 request,

@@ -394,7 +394,11 @@ impl Ctl {
         };
         conn.inbound.clear(&mut dp.frames);
         // Its RST may still have to find the way.
-        tx.link.remember(conn.tuple, conn.path, conn.port());
+        for (tuple, path) in conn.ways() {
+            if let Some(path) = path {
+                tx.link.remember(tuple, path, conn.port());
+            }
+        }
         let transport = dp.transport(id);
         dp.sctp.sessions.remove(id);
         self.release(dp, transport, conn.tuple.local);

@@ -50,17 +50,20 @@ impl Ctl {
         dp.check_mtu(&path, 0, remote)?;
         let interface = 0..dp.interface_ports;
         let moved = dp.conns.ids_where(|conn| {
-            let ends = (conn.tuple.local.addr, conn.tuple.remote.addr);
-            let moves = conn.path.vlan == path.vlan && conn.path != path;
-            ends == (local, remote) && moves && interface.contains(&conn.port())
+            let is_between = conn.tuple.local.addr == local && conn.is_to(remote);
+            let moves = conn.path.vlan == path.vlan && conn.path_to(remote) != Some(&path);
+            is_between && moves && interface.contains(&conn.port())
         });
         for id in moved {
             let Some(conn) = dp.conns.get_mut(id) else {
                 continue;
             };
-            conn.path = path;
-            dp.counters.path_moves += 1;
-            dp.path_moved(id, path.mtu);
+            // The first way to an address is no change.
+            if conn.set_path(remote, path).is_some() {
+                dp.counters.path_moves += 1;
+                dp.path_moved(id, remote);
+            }
+            dp.limit_mtu(id, path.mtu);
         }
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);
@@ -70,11 +73,22 @@ impl Ctl {
     /// The peer is silent: asks the owner, which follows routes and neighbours, to check whether the peer
     /// moved.
     pub(in crate::shard) fn doubt_path<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        if let Some(conn) = dp.conns.get(id) {
+            self.doubt_address(dp, id, conn.tuple.remote.addr);
+        }
+    }
+
+    /// The same of one of the peer's addresses.
+    pub(in crate::shard) fn doubt_address<P: Port>(
+        &mut self,
+        dp: &Datapath<P>,
+        id: ConnId,
+        remote: IpAddr,
+    ) {
         if let Some(conn) = dp.conns.get(id).filter(|conn| dp.goes_over_interface(conn)) {
-            self.events.push_back(ShardEvent::PathDoubtful {
-                local: conn.tuple.local.addr,
-                remote: conn.tuple.remote.addr,
-            });
+            let local = conn.tuple.local.addr;
+            self.events
+                .push_back(ShardEvent::PathDoubtful { local, remote });
         }
     }
 
@@ -175,18 +189,18 @@ impl<P: Port> Datapath<P> {
     pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
         let conns = self.conns.iter();
         let over_interface = conns.filter(|conn| self.goes_over_interface(conn));
-        let mut paths: Vec<_> = over_interface.map(path_in_use).collect();
+        let mut paths: Vec<_> = over_interface.flat_map(paths_of).collect();
         // Connections of one peer come together, so those that are alike do.
-        paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.vlan));
+        paths.sort_unstable_by_key(|it| (it.local, it.remote, it.path.map(|path| path.vlan)));
         paths.dedup();
         paths
     }
 }
 
-fn path_in_use(conn: &Conn) -> PathInUse {
-    PathInUse {
-        local: conn.tuple.local.addr,
-        remote: conn.tuple.remote.addr,
-        path: conn.path,
-    }
+fn paths_of(conn: &Conn) -> impl Iterator<Item = PathInUse> + '_ {
+    conn.ways().map(|(tuple, path)| PathInUse {
+        local: tuple.local.addr,
+        remote: tuple.remote.addr,
+        path,
+    })
 }

@@ -5,6 +5,7 @@
 //! open a connection again (TIME-WAIT). Segments of connections pass: their peers were allowed when they
 //! began. So do those of this host's own programs, over the loopback and internal links.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_ipc::control::Transport;
@@ -81,6 +82,13 @@ impl Ctl {
             });
         }
         true
+    }
+
+    /// The rules of the listener there, if there is one.
+    pub(in crate::shard) fn rules_at(&self, transport: Transport, local: SocketAddr) -> PeerRules {
+        let listener = self.listening.get(&(transport, local));
+        let entry = listener.and_then(|id| self.listeners.get(&id.0));
+        entry.map_or_else(PeerRules::default, |entry| entry.peers.clone())
     }
 
     pub(in crate::shard) fn set_peer_rules(

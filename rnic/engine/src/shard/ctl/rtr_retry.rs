@@ -39,15 +39,15 @@ impl Ctl {
         if negotiated.rtr.is_none() || conn.closing {
             return;
         }
-        conn.unheard = Some(Unheard {
+        conn.unheard = Some(Box::new(Unheard {
             reply_end: conn.inbound.consumed_to(),
             retries: 0,
-        });
+        }));
         self.wait_to_retry(dp, id);
     }
 
     fn wait_to_retry<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
-        let unheard = dp.conns.get(id).and_then(|conn| conn.unheard);
+        let unheard = dp.conns.get(id).and_then(|conn| conn.unheard.as_deref());
         if let Some(interval) = unheard.and_then(|unheard| INTERVALS.get(unheard.retries)) {
             self.set_deadline(dp, id, *interval);
         }

@@ -1,7 +1,7 @@
 //! What DDP Stream Sessions have of their own (RFC 5043): how they are asked for and answered, what their control
 //! messages mean, and what SCTP tells of their associations.
 
-use rnic_ipc::control::{DisconnectReason, MarkerUse, MpaOptions, RtrModes};
+use rnic_ipc::control::{DisconnectReason, MarkerUse, MpaOptions, RtrModes, Transport};
 use rnic_net::Path;
 use rnic_proto::Gather;
 use rnic_proto::enhanced::ReadDepths;
@@ -164,11 +164,19 @@ impl Ctl {
                 dp.sctp.stack.limit_mtu(dp.now, assoc, path.mtu as usize);
                 let conn = Conn::new(id, tuple, *path, port, 0, Phase::HalfOpen);
                 self.adopt(dp, tx, conn);
+                let peers = self.rules_at(Transport::Sctp, tuple.local.into());
+                self.take_addresses(dp, id, &peers);
                 self.incoming(dp, tx, id, tuple.local);
             }
-            Event::Established(_) => self.send_request(dp, tx, id),
+            Event::Established(_) => {
+                let session = dp.sctp.sessions.get_mut(id);
+                let peers = session.map(|session| std::mem::take(&mut session.peers));
+                self.take_addresses(dp, id, &peers.unwrap_or_default());
+                self.send_request(dp, tx, id);
+            }
             Event::MtuChanged { message_max } => self.mss_changed(dp, tx, id, message_max),
-            Event::PathDown { .. } => self.doubt_path(dp, id),
+            Event::PathDown { remote } => self.doubt_address(dp, id, remote),
+            Event::PathConfirmed { remote } => dp.conns.confirmed(id, remote),
             Event::PathUp { .. } => {}
             // The peer has lost all sessions (RFC 5043 says nothing of it).
             Event::Restarted(_) => {

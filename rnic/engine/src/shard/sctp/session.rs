@@ -1,5 +1,6 @@
 //! One session: the rules of RFC 5043, what came before its turn, and what is not acknowledged.
 
+use rnic_net::PeerRules;
 use rnic_proto::sctp::{ChunkError, ControlChunk, Session, SessionError, UserData};
 use userspace_net::{ConnId, Endpoint};
 use userspace_sctp::{AssocId, Message};
@@ -15,8 +16,9 @@ pub struct StreamSession {
     pub local: Option<Endpoint>,
     pub session: Session,
     pub segments: Segments,
-    /// Our Initiate, until the association is there.
+    /// Our Initiate, until the association is there, and whom the peer may be at its further addresses.
     pub initiate: Option<ControlChunk>,
+    pub peers: PeerRules,
     /// Nothing more is sent: a Terminate, as soon as it may go.
     pub ending: bool,
     /// The peer broke its rules: only our Terminate is waited for.
@@ -75,6 +77,7 @@ impl StreamSession {
             session,
             segments: Segments::default(),
             initiate: None,
+            peers: PeerRules::default(),
             ending: false,
             broken: false,
             closed: false,

@@ -85,10 +85,11 @@ impl Tx {
     fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
         let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
         let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
-        if let Some(conn) = id.and_then(|id| dp.conns.get(id)) {
-            return Some((conn.path, conn.port()));
-        }
-        self.link.way_back(&tuple(&packet.ends))
+        let way = id.and_then(|id| dp.conns.get(id)).and_then(|conn| {
+            let path = conn.path_to(packet.ends.remote.ip())?;
+            Some((*path, conn.port()))
+        });
+        way.or_else(|| self.link.way_back(&tuple(&packet.ends)))
     }
 }
 

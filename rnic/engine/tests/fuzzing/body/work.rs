@@ -13,7 +13,7 @@ use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
     Completion, Sge, WC_WITH_INVALIDATE, WR_SIGNALED, WR_SOLICITED, WcStatus, WrOpcode,
 };
-use rnic_net::Path;
+use rnic_net::{Path, PeerRules};
 use rnic_proto::Stag;
 use userspace_net::Instant;
 
@@ -95,6 +95,7 @@ impl Work {
             remote,
             path,
             internal_link: None,
+            peers: PeerRules::default(),
             mpa,
             private_data: Vec::new(),
         };

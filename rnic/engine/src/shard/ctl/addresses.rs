@@ -1,0 +1,58 @@
+//! Further addresses of a peer over SCTP (RFC 9260 sections 5.4 and 6.4): which of them are used, and how frames get
+//! there.
+//!
+//! A peer lists them when the association is set up, and may list any. So what a rule for peers refuses gets nothing,
+//! and who owns the shard is asked for the way to each of the others, as with a peer that has fallen silent.
+//! Heartbeats find out whether the peer is there.
+
+use std::net::IpAddr;
+
+use rnic_ipc::id::QpNum;
+use rnic_net::PeerRules;
+use rnic_xsk::Port;
+use userspace_net::ConnId;
+
+use crate::shard::ctl::Ctl;
+use crate::shard::datapath::Datapath;
+
+impl<P: Port> Datapath<P> {
+    /// The addresses that the peer of a queue pair's association may have.
+    pub(in crate::shard) fn allow_addresses(&mut self, qp: QpNum, peers: PeerRules) {
+        let id = self.qps.get(qp.0).and_then(|slot| slot.conn);
+        if let Some(session) = id.and_then(|id| self.sctp.sessions.get_mut(id)) {
+            session.peers = peers;
+        }
+    }
+}
+
+impl Ctl {
+    /// The peer has told all its addresses, and nothing was sent to the further ones yet.
+    pub(in crate::shard) fn take_addresses<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+        peers: &PeerRules,
+    ) {
+        let Some(assoc) = dp.sctp.sessions.get(id).map(|session| session.assoc) else {
+            return;
+        };
+        let Some(conn) = dp.conns.get(id) else {
+            return;
+        };
+        // Within the host there is one way.
+        let has_ways = dp.goes_over_interface(conn);
+        let first = conn.tuple.remote.addr;
+        let stack = &mut dp.sctp.stack;
+        stack.keep_addresses(dp.now, assoc, |remote| {
+            has_ways && peers.refused_by(remote).is_none()
+        });
+        let all = stack.paths(assoc).map(|path| path.remote);
+        let others: Vec<IpAddr> = all.filter(|remote| *remote != first).collect();
+        if let Some(conn) = dp.conns.get_mut(id) {
+            conn.add_ways(others.iter().copied());
+        }
+        for remote in others {
+            self.doubt_address(dp, id, remote);
+        }
+    }
+}
