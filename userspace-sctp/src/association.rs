@@ -27,6 +27,7 @@ mod timeout;
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use userspace_net::Instant;
 
@@ -83,6 +84,8 @@ pub(crate) struct Association<B> {
     inbound: Inbound,
     pending: Pending,
     timers: Timers,
+    /// [`Config::user_timeout`] when it began.
+    user_timeout: Option<Duration>,
     window_probe: WindowProbe,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
@@ -179,6 +182,7 @@ impl<B> Association<B> {
             link_mtu: None,
             has_new_addresses: false,
             timers: Timers::default(),
+            user_timeout: config.user_timeout,
             window_probe: WindowProbe::None,
             is_answered: false,
             heard_at: now,

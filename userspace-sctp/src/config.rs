@@ -53,10 +53,13 @@ pub struct Config {
     /// `Path.Max.Retrans`: consecutive errors after which the path is reported as down.
     pub path_max_retrans: u32,
     /// `PotentiallyFailed.Max.Retrans` (RFC 7829): consecutive errors with which a path still gets new data. With more
-    /// another path gets it that has none, until the peer answers there again. As many as `path_max_retrans`, or more:
+    /// another path gets it that has no more than that, until the peer answers there again. As many as `path_max_retrans`, or more:
     /// paths are left only when they are down.
     pub potentially_failed_max_retrans: u32,
-    /// `HB.interval`; `None`: no heartbeats. Then a lost ABORT of an idle peer is never noticed.
+    /// How long all that was sent may stay unacknowledged, with no SACK at all, until the peer is given up; `None`: as
+    /// long as it answers heartbeats. Of associations that begin from now on.
+    pub user_timeout: Option<Duration>,
+    /// `HB.interval`; `None`: no heartbeats but to paths that are not confirmed, or left for another one. Then a lost ABORT of an idle peer is never noticed.
     pub heartbeat_interval: Option<Duration>,
     /// `Max.Burst`: packets with data that one SACK, timeout or posted chunk may let go.
     pub max_burst: u32,
@@ -83,6 +86,7 @@ impl Default for Config {
             association_max_retrans: 10,
             path_max_retrans: 5,
             potentially_failed_max_retrans: 0,
+            user_timeout: None,
             heartbeat_interval: Some(Duration::from_secs(30)),
             max_burst: 4,
             answers_per_second: 1000,

@@ -73,6 +73,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
         &self.config
     }
 
+    /// Another [`Config::user_timeout`] from now on.
+    pub const fn set_user_timeout(&mut self, timeout: Option<Duration>) {
+        self.config.user_timeout = timeout;
+    }
+
     /// Accepts associations to `local`; an unspecified address means every address of its family. An INIT costs no
     /// memory; the layer above hears of each association that is established, and aborts what it does not want.
     ///

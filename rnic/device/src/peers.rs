@@ -63,6 +63,6 @@ impl Core {
         }
         let interface = &self.config.interface;
         self.prm().may_connect_to(client, remote, interface)?;
-        self.outward_way(remote, local, timeout)
+        self.outward_way(remote, local, Some(timeout))
     }
 }

@@ -147,7 +147,7 @@ fn follow(core: &Core, changes: &Changes) {
         for (local, remote) in silent {
             log::debug!("{remote} does not answer, or no way there is known");
             // What the kernel has yet to find out it tells as a change.
-            follow_route(core, local, remote, None);
+            follow_route(core, (local, remote), None, Some(Duration::ZERO));
         }
         if changed {
             look(core, &lans);
@@ -240,14 +240,23 @@ fn look(core: &Core, lans: &[Lan]) {
         // A tag that is not of the address's VLAN came with the peer's frames.
         let has_foreign_tag = used.is_some_and(|used| used.vlan.is_some());
         if !has_foreign_tag || !core.config.vlans.is_empty() {
-            follow_route(core, local, remote, used);
+            // An unknown neighbor was asked for when its address was told. Were it asked for with each change, its
+            // failure would be the next one.
+            let timeout = used.map(|_| Duration::ZERO);
+            follow_route(core, (local, remote), used, timeout);
         }
     }
 }
 
-/// Has the shard send as the host would. `used`: how it does, where that is known.
-fn follow_route(core: &Core, local: IpAddr, remote: IpAddr, used: Option<Path>) {
-    match core.outward_way(remote, Some(local), Duration::ZERO) {
+/// Has the shard send as the host would. `used`: how it does, where that is known. `timeout` as in
+/// [`Core::outward_way`].
+fn follow_route(
+    core: &Core,
+    (local, remote): (IpAddr, IpAddr),
+    used: Option<Path>,
+    timeout: Option<Duration>,
+) {
+    match core.outward_way(remote, Some(local), timeout) {
         // A tag that is not of the address's VLAN came with the peer's frames.
         Ok(Route { path, .. })
             if used.is_some_and(|used| path == used || path.vlan != used.vlan) => {}

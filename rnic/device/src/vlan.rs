@@ -108,7 +108,7 @@ impl Core {
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Result<Route, Refusal> {
         let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
         let lan = match local {

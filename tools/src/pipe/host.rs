@@ -79,7 +79,7 @@ impl Host {
             &self.interface,
             remote,
             Some(local),
-            patience,
+            Some(patience),
         )?;
         Ok(path)
     }

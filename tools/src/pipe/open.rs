@@ -131,7 +131,13 @@ fn ends(netlink: &Netlink, interface: &Interface, settings: &Settings) -> Result
             Ok((local, None))
         }
         Role::Connect { remote, local } => {
-            let (source, path) = find_way(netlink, interface, remote.ip(), local, RESOLVE_TIMEOUT)?;
+            let (source, path) = find_way(
+                netlink,
+                interface,
+                remote.ip(),
+                local,
+                Some(RESOLVE_TIMEOUT),
+            )?;
             Ok((SocketAddr::new(source, 0), Some((remote, path))))
         }
     }

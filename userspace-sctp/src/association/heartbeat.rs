@@ -124,8 +124,8 @@ impl<B> Association<B> {
             self.event(env, Event::PathConfirmed { remote });
         }
         self.peer_answers(at, env);
-        // A heartbeat is small: that it passes says nothing of data that did not.
-        if !self.paths[at].mtu.is_doubted() {
+        // A heartbeat is small: that it passes says nothing of data that did not, where data goes.
+        if at != self.data_path() || !self.paths[at].mtu.is_doubted() {
             self.ask_mtu(at, env);
         }
         self.restart_heartbeat(at, env.now, env.config, env.random);

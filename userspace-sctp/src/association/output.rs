@@ -339,7 +339,8 @@ impl<B: AsRef<[u8]>> Association<B> {
 }
 
 impl<B> Association<B> {
-    /// T3-rtx of a path runs as long as something is outstanding there, or a closed window is to be probed.
+    /// T3-rtx of a path runs as long as something is outstanding there, or a closed window is to be probed. So does the
+    /// user timeout as long as anything is.
     pub(super) fn arm_t3(&mut self, now: Instant) {
         let waits_for_window =
             self.outbound.needs_probe() && self.window_probe == WindowProbe::None;
@@ -356,5 +357,11 @@ impl<B> Association<B> {
                 (true, None) => Some(now + path.rto.get()),
             };
         }
+        let is_awaited = self.sends_data() && self.outbound.is_outstanding();
+        self.timers.user = match (is_awaited, self.timers.user) {
+            (false, _) => None,
+            (true, Some(at)) => Some(at),
+            (true, None) => self.user_timeout.map(|timeout| now + timeout),
+        };
     }
 }

@@ -18,6 +18,11 @@ impl<B> Association<B> {
         self.paths.iter().position(is_its)
     }
 
+    /// Whether the peer has told of an address, if it is used or not.
+    pub(crate) fn has_listed(&self, remote: IpAddr) -> bool {
+        self.paths.iter().any(|path| path.remote == remote)
+    }
+
     /// The peer has the addresses of a cookie that came back. It is there where the INIT ACK went (section 5.4).
     pub(super) fn add_paths_of(&mut self, cookie: &cookie::State, config: &Config) {
         let first = cookie.remote.ip();
@@ -67,15 +72,19 @@ impl<B> Association<B> {
     /// Only the first path and these stay. Nothing was sent on the others.
     pub(crate) fn keep_paths(&mut self, is_its: impl Fn(&Ends) -> bool) {
         for at in 1..self.paths.len() {
-            let path = &mut self.paths[at];
+            let path = &self.paths[at];
             if path.is_withdrawn || is_its(&path.route(self.ends).ends) {
                 continue;
             }
-            path.withdraw();
-            self.has_new_addresses = true;
-            if self.heard_from == at {
-                self.heard_from = 0;
-            }
+            self.withdraw_path(at);
+        }
+    }
+
+    fn withdraw_path(&mut self, at: usize) {
+        self.paths[at].withdraw();
+        self.has_new_addresses = true;
+        if self.heard_from == at {
+            self.heard_from = 0;
         }
     }
 
@@ -85,13 +94,11 @@ impl<B> Association<B> {
         let Some(at) = self.path_to(remote).filter(|at| *at > 0) else {
             return false;
         };
-        let path = &mut self.paths[at];
-        if path.is_confirmed {
-            return false;
+        let is_free = !self.paths[at].is_confirmed;
+        if is_free {
+            self.withdraw_path(at);
         }
-        path.withdraw();
-        self.has_new_addresses = true;
-        true
+        is_free
     }
 
     /// A look at each path.

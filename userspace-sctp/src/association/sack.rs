@@ -21,6 +21,7 @@ impl<B> Association<B> {
             return;
         }
         self.is_answered = true;
+        self.timers.user = None;
         let mut paths = self.paths.iter();
         let recovering = paths.any(|path| path.congestion.is_in_fast_recovery());
         let released = &mut env.effects.released;

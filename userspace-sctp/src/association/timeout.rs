@@ -20,11 +20,13 @@ pub(super) struct Timers {
     pub(super) t2: Option<Instant>,
     /// T5-shutdown-guard.
     pub(super) t5: Option<Instant>,
+    /// The end of the user timeout, while data is outstanding: from the last SACK on.
+    pub(super) user: Option<Instant>,
 }
 
 impl Timers {
     pub(super) fn next(&self) -> Option<Instant> {
-        let all = [self.t1, self.t2, self.t5];
+        let all = [self.t1, self.t2, self.t5, self.user];
         all.into_iter().flatten().min()
     }
 }
@@ -42,6 +44,11 @@ impl<B> Association<B> {
             let cause = Cause::UserInitiated(b"the shutdown takes too long");
             self.abort_by(&cause, env);
             return self.fail(env, Failure::ShutdownTimedOut);
+        }
+        if expired(&mut self.timers.user, now) {
+            let cause = Cause::UserInitiated(b"nothing was acknowledged for too long");
+            self.abort_by(&cause, env);
+            return self.fail(env, Failure::Unreachable);
         }
         if expired(&mut self.timers.t1, now) {
             self.on_t1(env);
@@ -121,9 +128,7 @@ impl<B> Association<B> {
         path.rto.back_off();
         path.fast = false;
         self.outbound.timed_out(at);
-        if self.is_left(at) && !self.paths[at].heartbeat.is_awaited {
-            self.paths[at].timers.heartbeat = Some(env.now);
-        }
+        self.probe_left_paths(env.now);
         self.arm_t3(env.now);
     }
 
@@ -149,11 +154,24 @@ impl<B> Association<B> {
     pub(super) fn peer_answers(&mut self, at: usize, env: &mut Env<'_, B>) {
         self.errors = 0;
         let path = &mut self.paths[at];
-        path.errors = 0;
+        let had_errors = std::mem::take(&mut path.errors) > 0;
         if !path.is_active {
             path.is_active = true;
             let remote = path.remote;
             self.event(env, Event::PathUp { remote });
+        }
+        if had_errors {
+            self.probe_left_paths(env.now);
+        }
+    }
+
+    /// Paths that are left for another one from now on are asked at once when they are back.
+    fn probe_left_paths(&mut self, now: Instant) {
+        for at in 0..self.paths.len() {
+            let is_idle = self.outbound.flight_on(at) == 0;
+            if is_idle && !self.paths[at].heartbeat.is_awaited && self.is_left(at) {
+                self.paths[at].timers.heartbeat = Some(now);
+            }
         }
     }
 }

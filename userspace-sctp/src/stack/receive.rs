@@ -169,7 +169,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
             }
             let others = Others::of(init.parameters, ends, self.config.other_addresses());
             let mut new = others.iter();
-            let new = new.find(|address| association.path_to(*address).is_none());
+            let new = new.find(|address| !association.has_listed(*address));
             // Before the INIT ACK only one address of the peer is known.
             if let Some(new) = new.filter(|_| association.state() != State::CookieWait) {
                 return self.refuse_address(now, route, new, packet, init);

@@ -1,5 +1,7 @@
 //! What a seed says.
 
+use std::time::Duration;
+
 use userspace_sctp::Config;
 
 use crate::link::Conditions;
@@ -80,6 +82,8 @@ impl Scenario {
             // With a dead address each loss at the other one is two errors.
             association_max_retrans: 40,
             potentially_failed_max_retrans: 5 * random.below(2) as u32,
+            // Longer than any set-up of a peer that has restarted.
+            user_timeout: Some(Duration::from_secs(1000)),
             ..Config::default()
         });
         let has_icmp = random.chance(500);

@@ -29,8 +29,8 @@ enum Entry {
     Missing(NeighbourState),
 }
 
-/// The Ethernet address of `neighbour`. Waits up to `timeout` in the calling thread; with none at
-/// all, an unknown neighbour is only looked for.
+/// The Ethernet address of `neighbour`. Waits up to `timeout` in the calling thread; with no time, the kernel
+/// is asked to find an unknown neighbour, which is not waited for. `None`: it is not even asked.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(crate) fn resolve(
     netlink: &Netlink,
     interface: &Interface,
     neighbour: IpAddr,
-    timeout: Duration,
+    timeout: Option<Duration>,
 ) -> Result<[u8; 6], Refusal> {
     let unreachable = |found: &str| Refusal {
         code: RefusalCode::Unreachable,
@@ -50,6 +50,7 @@ pub(crate) fn resolve(
         ),
     };
     let failed = |error: NetlinkError| unreachable(&error.to_string());
+    let not_yet = || unreachable("it is not known yet");
     match look(netlink, interface, neighbour).map_err(failed)? {
         Entry::Known(mac) => return Ok(mac),
         Entry::Stale(mac) => {
@@ -60,11 +61,12 @@ pub(crate) fn resolve(
             }
             return Ok(mac);
         }
+        Entry::Missing(_) if timeout.is_none() => return Err(not_yet()),
         Entry::Missing(_) => solicit(netlink, interface, neighbour).map_err(failed)?,
     }
-    if timeout.is_zero() {
-        return Err(unreachable("it is not known yet"));
-    }
+    let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) else {
+        return Err(not_yet());
+    };
     let deadline = Instant::now() + timeout;
     loop {
         std::thread::sleep(PAUSE);

@@ -281,7 +281,8 @@ fn an_unknown_neighbour_is_looked_for_and_found() {
     let patience = Duration::from_secs(30);
     for peer in ["198.18.0.2", "2001:db8::2"] {
         for _ in 0..2 {
-            let mac = neighbour::resolve(&netlink, &interface, address(peer), patience).unwrap();
+            let mac =
+                neighbour::resolve(&netlink, &interface, address(peer), Some(patience)).unwrap();
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
             assert!(text.contains(&mac), "{peer} is at {mac}, but {text}");
         }
@@ -298,8 +299,13 @@ fn a_neighbour_set_by_hand_is_used() {
     ));
     let netlink = Netlink::open().unwrap();
     let interface = Interface::find(&netlink, "veth0").unwrap();
-    let mac =
-        neighbour::resolve(&netlink, &interface, address("198.18.0.7"), Duration::ZERO).unwrap();
+    let mac = neighbour::resolve(
+        &netlink,
+        &interface,
+        address("198.18.0.7"),
+        Some(Duration::ZERO),
+    )
+    .unwrap();
     assert_eq!(mac, [2, 0, 0, 0, 0, 7]);
     drop(lab);
 }
@@ -313,7 +319,7 @@ fn a_silent_neighbour_is_unreachable_in_time() {
         let begin = Instant::now();
         let patience = Duration::from_millis(200);
         let refusal =
-            neighbour::resolve(&netlink, &interface, address(peer), patience).unwrap_err();
+            neighbour::resolve(&netlink, &interface, address(peer), Some(patience)).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::Unreachable);
         assert!(refusal.message.contains(peer), "{refusal}");
         // The kernel gives up by itself after three seconds, and then the message is another.

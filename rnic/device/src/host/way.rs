@@ -25,7 +25,7 @@ pub fn find_way(
     interface: &Interface,
     remote: IpAddr,
     local: Option<IpAddr>,
-    timeout: Duration,
+    timeout: Option<Duration>,
 ) -> Result<(IpAddr, Path), Refusal> {
     if let Some(local) = local {
         check_local(netlink, interface, local)?;

@@ -137,6 +137,7 @@ impl<P: Port> Datapath<P> {
             answer_timeout,
         } = timeouts;
         self.stack.set_timeouts(user_timeout, keepalive);
+        self.sctp.stack.set_user_timeout(Some(user_timeout));
         self.config.tcp.user_timeout = user_timeout;
         self.config.tcp.keepalive = keepalive;
         self.config.first_byte_timeout = first_byte_timeout;

@@ -69,6 +69,7 @@ impl Sctp {
             mtu: config.path_defaults.mtu as usize,
             udp_port: config.sctp_udp.map(|udp| udp.port),
             peer_addresses: PEER_ADDRESSES,
+            user_timeout: Some(config.tcp.user_timeout),
             max_burst: MAX_BURST,
             rto: Bounds {
                 min: RTO_MIN,

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, PathInUse, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_net::{AllowList, ListOwner, Path, PeerRules};
+use userspace_sctp::chunk::Chunk;
 
 use crate::known_flows::Told;
 use crate::sctp_peer::{ACCEPT, CONTROL, Heard, control};
@@ -157,12 +158,43 @@ fn an_abort_goes_to_the_address_that_answers() {
     let qp = session(&mut duel);
     duel.peers[OTHER].deaf_at = vec![ip(FIRST)];
     writes(&mut duel, qp, 1);
+    abort(&mut duel, qp);
+    let heard = &duel.peers[OTHER].heard;
+    assert!(matches!(heard[..], [Heard::Abort { .. }]), "{heard:?}");
+}
+
+fn abort(duel: &mut SctpDuel, qp: QpNum) {
     duel.peers[OTHER].heard.clear();
+    duel.peers[OTHER].came.clear();
     let disconnect = Command::Disconnect { qp, abort: true };
     duel.side.shard.execute(disconnect, duel.now).unwrap();
     duel.pump();
-    let heard = &duel.peers[OTHER].heard;
-    assert!(matches!(heard[..], [Heard::Abort { .. }]), "{heard:?}");
+}
+
+/// Although data would go elsewhere.
+#[test]
+fn an_abort_goes_to_where_the_peer_was_heard_last() {
+    let mut duel = duel();
+    let qp = session(&mut duel);
+    duel.peers[OTHER].send_from(ip(SECOND));
+    let beat = Chunk::Heartbeat(&[0, 1, 0, 8, 1, 2, 3, 4]);
+    duel.send_chunks(OTHER, &[beat]);
+    abort(&mut duel, qp);
+    assert_eq!(duel.peers[OTHER].came, [(ip(SECOND), ROUTER)]);
+}
+
+/// The way to the first address is that of the INIT, wherever the cookie comes from.
+#[test]
+fn a_cookie_from_another_address_changes_no_way() {
+    let mut duel = duel();
+    let init = duel.peers[OTHER].init();
+    duel.give(&[init]);
+    duel.peers[OTHER].send_from(ip(SECOND));
+    let mut echo = duel.peers[OTHER].cookie_echo(&[]);
+    echo[6..12].copy_from_slice(&ROUTER);
+    duel.give(&[echo]);
+    let of_first = Some([2, 0, 0, 0, 0, 10]);
+    assert_eq!(ways(&mut duel)[0], (ip(FIRST), of_first));
 }
 
 #[test]
@@ -178,6 +210,21 @@ fn the_way_to_another_address_may_change() {
     writes(&mut duel, qp, 1);
     let came = came_to(&duel, SECOND);
     assert!(came.iter().all(|mac| *mac == other), "{came:?}");
+}
+
+/// As over TCP: one address alone would be tried for ten minutes.
+#[test]
+fn a_peer_that_acknowledges_nothing_is_given_up_after_the_user_timeout() {
+    let mut duel = SctpDuel::new(SideConfig::default());
+    let qp = duel.open(OTHER);
+    duel.peers[OTHER].answers = false;
+    let stag = duel.side.stag;
+    duel.side
+        .post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), 100);
+    duel.run_for(Duration::from_secs(99));
+    assert_eq!(duel.side.disconnected(qp), None);
+    duel.run_for(Duration::from_secs(2));
+    assert_eq!(duel.side.disconnected(qp), Some(DisconnectReason::TimedOut));
 }
 
 fn only(networks: &[&str]) -> PeerRules {
@@ -228,9 +275,13 @@ fn an_address_that_the_client_s_rules_refuse_is_not_used() {
         .connect(qp, port, remote, path, mpa, b"", duel.now);
     asks.unwrap();
     duel.pump();
-    assert_eq!(asked(&mut duel), [ip(SECOND)]);
+    assert!(
+        asked(&mut duel).is_empty(),
+        "not before the session is there"
+    );
     duel.send(OTHER, CONTROL, &control(0, ACCEPT, b""));
     assert!(duel.side.is_established(qp));
+    assert_eq!(asked(&mut duel), [ip(SECOND)]);
     tell_way(&mut duel, SECOND, way(ROUTER));
     duel.run_for(Duration::from_secs(60));
     assert!(!came_to(&duel, SECOND).is_empty());

@@ -1,9 +1,9 @@
 //! Further addresses of a peer over SCTP (RFC 9260 sections 5.4 and 6.4): which of them are used, and how frames get
 //! there.
 //!
-//! A peer lists them when the association is set up, and may list any. So what a rule for peers refuses gets nothing,
-//! and who owns the shard is asked for the way to each of the others, as with a peer that has fallen silent.
-//! Heartbeats find out whether the peer is there.
+//! A peer lists them when the association is set up, and may list any. So what a rule for peers refuses gets nothing.
+//! Once the session is accepted, who owns the shard is asked for the way to each of the others, as with a peer that has
+//! fallen silent. Heartbeats find out whether the peer is there.
 
 use std::net::IpAddr;
 
@@ -46,12 +46,24 @@ impl Ctl {
         stack.keep_addresses(dp.now, assoc, |remote| {
             has_ways && peers.refused_by(remote).is_none()
         });
-        let all = stack.paths(assoc).map(|path| path.remote);
-        let others: Vec<IpAddr> = all.filter(|remote| *remote != first).collect();
+        let others: Vec<_> = stack.paths(assoc).collect();
+        let others = others.iter().filter(|path| path.remote != first);
         if let Some(conn) = dp.conns.get_mut(id) {
-            conn.add_ways(others.iter().copied());
+            conn.add_ways(others.clone().map(|path| path.remote));
         }
-        for remote in others {
+        for path in others.filter(|path| path.is_confirmed) {
+            dp.conns.confirmed(id, path.remote);
+        }
+    }
+
+    /// The session is accepted: from now on its peer's claims are worth a look at the host's routes and neighbours.
+    pub(in crate::shard) fn ask_for_ways<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        let Some(conn) = dp.conns.get(id) else {
+            return;
+        };
+        let unknown = conn.ways().filter(|(_, path)| path.is_none());
+        let unknown: Vec<IpAddr> = unknown.map(|(tuple, _)| tuple.remote.addr).collect();
+        for remote in unknown {
             self.doubt_address(dp, id, remote);
         }
     }

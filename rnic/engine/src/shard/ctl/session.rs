@@ -154,15 +154,17 @@ impl Ctl {
         let id = dp.sctp.sessions.name(assoc);
         match event {
             Event::Incoming(agreed) => {
-                let Some((path, port)) = way else {
+                let Some((path, port)) = way.map(|(path, port)| (*path, port)) else {
                     // It has no session yet.
                     dp.sctp.stack.abort(dp.now, assoc, b"");
                     return dp.sctp.sessions.remove(id);
                 };
                 let tuple = tuple(&agreed.ends);
+                // The cookie may have come from another address than the INIT.
+                let (path, port) = tx.link.way_back(&tuple).unwrap_or((path, port));
                 dp.sctp.sessions.begin(assoc, tuple.local);
                 dp.sctp.stack.limit_mtu(dp.now, assoc, path.mtu as usize);
-                let conn = Conn::new(id, tuple, *path, port, 0, Phase::HalfOpen);
+                let conn = Conn::new(id, tuple, path, port, 0, Phase::HalfOpen);
                 self.adopt(dp, tx, conn);
                 let peers = self.rules_at(Transport::Sctp, tuple.local.into());
                 self.take_addresses(dp, id, &peers);

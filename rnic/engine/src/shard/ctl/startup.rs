@@ -229,6 +229,7 @@ impl Ctl {
             tx.macroflows.join(id, client, conn.tuple.remote.addr);
         }
         dp.counters.established += 1;
+        self.ask_for_ways(dp, id);
         let event = Event::Established {
             qp,
             mpa: agreed(negotiated),

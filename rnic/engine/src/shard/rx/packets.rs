@@ -44,10 +44,12 @@ impl<P: Port> RxContext<'_, P> {
             dp.counters.martians += 1;
             return dp.frames.pool.free(frame);
         }
-        if id.is_none() {
-            if ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
-                return dp.frames.pool.free(frame);
-            }
+        if id.is_none() && ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
+            return dp.frames.pool.free(frame);
+        }
+        // Also of an association that only claims the sender's address.
+        let conn = id.and_then(|id| dp.conns.get(id));
+        if conn.is_none_or(|conn| conn.path_to(tuple.remote.addr).is_none()) {
             tx.link.remember(tuple, received.path, port);
         }
         // Not only by its deadlines: a secret is renewed.

@@ -85,11 +85,13 @@ impl Tx {
     fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
         let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
         let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
-        let way = id.and_then(|id| dp.conns.get(id)).and_then(|conn| {
-            let path = conn.path_to(packet.ends.remote.ip())?;
-            Some((*path, conn.port()))
-        });
-        way.or_else(|| self.link.way_back(&tuple(&packet.ends)))
+        match id.and_then(|id| dp.conns.get(id)) {
+            Some(conn) => {
+                let path = conn.path_to(packet.ends.remote.ip())?;
+                Some((*path, conn.port()))
+            }
+            None => self.link.way_back(&tuple(&packet.ends)),
+        }
     }
 }
 
