@@ -27,7 +27,6 @@ mod timeout;
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use userspace_net::Instant;
 
@@ -84,8 +83,6 @@ pub(crate) struct Association<B> {
     inbound: Inbound,
     pending: Pending,
     timers: Timers,
-    /// [`Config::user_timeout`] when it began.
-    user_timeout: Option<Duration>,
     window_probe: WindowProbe,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
@@ -182,7 +179,6 @@ impl<B> Association<B> {
             link_mtu: None,
             has_new_addresses: false,
             timers: Timers::default(),
-            user_timeout: config.user_timeout,
             window_probe: WindowProbe::None,
             is_answered: false,
             heard_at: now,
@@ -318,7 +314,7 @@ impl<B: AsRef<[u8]>> Association<B> {
             error: PostError::QueueFull,
         })?;
         self.burst = env.config.max_burst;
-        self.arm_t3(env.now);
+        self.arm_t3(env);
         Ok(())
     }
 

@@ -52,14 +52,15 @@ pub struct Config {
     pub association_max_retrans: u32,
     /// `Path.Max.Retrans`: consecutive errors after which the path is reported as down.
     pub path_max_retrans: u32,
-    /// `PotentiallyFailed.Max.Retrans` (RFC 7829): consecutive errors with which a path still gets new data. With more
-    /// another path gets it that has no more than that, until the peer answers there again. As many as `path_max_retrans`, or more:
-    /// paths are left only when they are down.
+    /// `PotentiallyFailed.Max.Retrans` (RFC 7829): consecutive errors with which a path still gets new data. A path with
+    /// more is left for one without, until the peer answers there again. With `path_max_retrans`, or more, paths are
+    /// left only when they are down.
     pub potentially_failed_max_retrans: u32,
     /// How long all that was sent may stay unacknowledged, with no SACK at all, until the peer is given up; `None`: as
-    /// long as it answers heartbeats. Of associations that begin from now on.
+    /// long as it answers heartbeats.
     pub user_timeout: Option<Duration>,
-    /// `HB.interval`; `None`: no heartbeats but to paths that are not confirmed, or left for another one. Then a lost ABORT of an idle peer is never noticed.
+    /// `HB.interval`; `None`: no heartbeats but to paths that are not confirmed, or left for another one. Then a lost
+    /// ABORT of an idle peer is never noticed.
     pub heartbeat_interval: Option<Duration>,
     /// `Max.Burst`: packets with data that one SACK, timeout or posted chunk may let go.
     pub max_burst: u32,

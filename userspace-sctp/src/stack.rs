@@ -73,7 +73,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         &self.config
     }
 
-    /// Another [`Config::user_timeout`] from now on.
+    /// Another [`Config::user_timeout`] from now on. One that runs keeps its length.
     pub const fn set_user_timeout(&mut self, timeout: Option<Duration>) {
         self.config.user_timeout = timeout;
     }

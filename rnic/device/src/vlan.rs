@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// The way to `remote` over the interface, as [`find_way`].
+    /// The way to `remote` over the interface. As [`find_way`], with its `timeout`.
     pub(crate) fn outward_way(
         &self,
         remote: IpAddr,

@@ -99,7 +99,7 @@ impl<B> Association<B> {
     /// Establishes an association of [`Association::active`].
     pub(super) fn establish(&mut self, env: &mut Env<'_, B>) {
         self.enter_established(env.now, env.config, env.random);
-        self.arm_t3(env.now);
+        self.arm_t3(env);
         self.event(env, Event::Established(self.agreed()));
     }
 

@@ -275,7 +275,7 @@ impl<B: AsRef<[u8]>> Association<B> {
                 path.carried = Some((first, writer.len()));
             }
             self.burst = self.burst.saturating_sub(1);
-            self.arm_t3(now);
+            self.arm_t3(env);
         }
         Ok(())
     }
@@ -341,7 +341,8 @@ impl<B: AsRef<[u8]>> Association<B> {
 impl<B> Association<B> {
     /// T3-rtx of a path runs as long as something is outstanding there, or a closed window is to be probed. So does the
     /// user timeout as long as anything is.
-    pub(super) fn arm_t3(&mut self, now: Instant) {
+    pub(super) fn arm_t3(&mut self, env: &Env<'_, B>) {
+        let now = env.now;
         let waits_for_window =
             self.outbound.needs_probe() && self.window_probe == WindowProbe::None;
         let data_path = self.data_path();
@@ -361,7 +362,7 @@ impl<B> Association<B> {
         self.timers.user = match (is_awaited, self.timers.user) {
             (false, _) => None,
             (true, Some(at)) => Some(at),
-            (true, None) => self.user_timeout.map(|timeout| now + timeout),
+            (true, None) => env.config.user_timeout.map(|timeout| now + timeout),
         };
     }
 }

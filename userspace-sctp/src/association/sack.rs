@@ -80,7 +80,7 @@ impl<B> Association<B> {
         if self.window_probe == WindowProbe::Due && !self.outbound.needs_probe() {
             self.window_probe = WindowProbe::None;
         }
-        self.arm_t3(env.now);
+        self.arm_t3(env);
         self.go_on_closing(env);
     }
 }

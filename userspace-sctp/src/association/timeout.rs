@@ -129,7 +129,7 @@ impl<B> Association<B> {
         path.fast = false;
         self.outbound.timed_out(at);
         self.probe_left_paths(env.now);
-        self.arm_t3(env.now);
+        self.arm_t3(env);
     }
 
     /// The peer did not answer on a path (sections 8.1, 8.2); `counts`: for the association too. `false`: for too long,

@@ -15,7 +15,7 @@ use super::route::Route;
 use crate::refuse;
 
 /// Our address toward `remote` (`local`, if that is asked for) and the path to it. Waits up to
-/// `timeout` for an unknown neighbour to answer.
+/// `timeout` for an unknown neighbour to answer. `None`: the kernel is not even asked to find it.
 ///
 /// # Errors
 ///

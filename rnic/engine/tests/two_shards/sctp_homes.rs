@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic_engine::command::{Answer, Command, PathInUse, ShardEvent};
+use rnic_engine::command::{Answer, Command, PathInUse, ShardEvent, Timeouts};
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
@@ -224,6 +224,28 @@ fn a_peer_that_acknowledges_nothing_is_given_up_after_the_user_timeout() {
     duel.run_for(Duration::from_secs(99));
     assert_eq!(duel.side.disconnected(qp), None);
     duel.run_for(Duration::from_secs(2));
+    assert_eq!(duel.side.disconnected(qp), Some(DisconnectReason::TimedOut));
+}
+
+#[test]
+fn a_user_timeout_is_of_the_sessions_that_there_are_too() {
+    let mut duel = SctpDuel::new(SideConfig::default());
+    let qp = duel.open(OTHER);
+    let timeouts = Timeouts {
+        user_timeout: Duration::from_secs(3),
+        keepalive: None,
+        first_byte_timeout: Duration::from_secs(1),
+        answer_timeout: Duration::from_secs(20),
+    };
+    let set = Command::SetTimeouts(timeouts);
+    duel.side.shard.execute(set, duel.now).unwrap();
+    duel.peers[OTHER].answers = false;
+    let stag = duel.side.stag;
+    duel.side
+        .post_work(qp, WrOpcode::Write, 1, 0, (stag, 0), 100);
+    duel.run_for(Duration::from_millis(2900));
+    assert_eq!(duel.side.disconnected(qp), None);
+    duel.run_for(Duration::from_millis(200));
     assert_eq!(duel.side.disconnected(qp), Some(DisconnectReason::TimedOut));
 }
 

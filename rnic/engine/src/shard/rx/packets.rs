@@ -29,27 +29,28 @@ impl<P: Port> RxContext<'_, P> {
         let tuple = received.tuple;
         let assoc = dp.sctp.stack.find(&ends(&tuple));
         let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
-        let takes = match id.and_then(|id| dp.conns.get_mut(id)) {
-            Some(conn) => {
-                let before = conn.port();
-                let is_its_own = dp.are_of_one_medium(before, port);
-                if is_its_own && let Some(conn) = id.and_then(|id| dp.conns.get_mut(id)) {
-                    conn.came_from(port);
-                }
-                is_its_own
+        let (takes, is_way_known) = match id.and_then(|id| dp.conns.get(id)) {
+            Some(conn) => (
+                dp.are_of_one_medium(conn.port(), port),
+                conn.path_to(tuple.remote.addr).is_some(),
+            ),
+            None => {
+                let is_foreign = tuple.local.addr != tuple.remote.addr;
+                (port == LOOPBACK || is_foreign, false)
             }
-            None => port == LOOPBACK || tuple.local.addr != tuple.remote.addr,
         };
         if !takes {
             dp.counters.martians += 1;
             return dp.frames.pool.free(frame);
         }
+        if let Some(conn) = id.and_then(|id| dp.conns.get_mut(id)) {
+            conn.came_from(port);
+        }
         if id.is_none() && ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
             return dp.frames.pool.free(frame);
         }
         // Also of an association that only claims the sender's address.
-        let conn = id.and_then(|id| dp.conns.get(id));
-        if conn.is_none_or(|conn| conn.path_to(tuple.remote.addr).is_none()) {
+        if !is_way_known {
             tx.link.remember(tuple, received.path, port);
         }
         // Not only by its deadlines: a secret is renewed.
