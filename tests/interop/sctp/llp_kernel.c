@@ -174,7 +174,15 @@ int llp_send(uint16_t sid, uint32_t ppid, bool ordered, const uint8_t *p, size_t
  * The kernel tells when its queue becomes empty. A notification that was queued before the last send
  * would be taken for a later one, so callers ask only after a pause in what they send.
  */
-bool llp_dry(void) { return dry; }
+bool llp_dry(void)
+{
+    struct sctp_status status = {0};
+    socklen_t len = sizeof status;
+    if (!dry)
+        return false;
+    /* The event may have been waiting since before the last send. */
+    return getsockopt(s, IPPROTO_SCTP, SCTP_STATUS, &status, &len) < 0 || !status.sstat_unackdata;
+}
 
 unsigned llp_mtu(void)
 {
