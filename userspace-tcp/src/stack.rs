@@ -330,7 +330,13 @@ impl<B> Stack<B> {
     /// Sends FIN behind everything queued; receiving goes on (half-close). In SYN-SENT the
     /// connection is gone at once, without an event. `false` when it was gone already.
     pub fn close(&mut self, conn: ConnId) -> bool {
-        self.end(conn, Connection::close)
+        self.end(conn, |connection, env| connection.close(env, false))
+    }
+
+    /// The same, but FIN goes when everything before it is acknowledged. An end in the kernel may be told of a FIN before
+    /// the data ahead of it, when these were lost and come later, and never look at them.
+    pub fn close_once_acknowledged(&mut self, conn: ConnId) -> bool {
+        self.end(conn, |connection, env| connection.close(env, true))
     }
 
     /// Resets the connection, which is gone at once, without an event. `false` when it was gone

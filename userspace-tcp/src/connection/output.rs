@@ -371,7 +371,7 @@ impl<B> Connection<B> {
         match unsent_fits_window {
             Some(true) if paced && self.outbound.unsent_fits_cwnd(cwnd) => Some(Action::Unsent),
             Some(_) => self.probe_due.then_some(Action::Probe),
-            None if self.outbound.fin.due() => Some(Action::Fin),
+            None if self.outbound.fin.due_behind(self.outbound.outstanding()) => Some(Action::Fin),
             None => self.keepalive.due.then_some(Action::Probe),
         }
     }

@@ -133,7 +133,7 @@ impl<B> Connection<B> {
     }
 
     /// See [`crate::Stack::close`].
-    pub(crate) fn close(&mut self, env: &mut Env<'_, B>) {
+    pub(crate) fn close(&mut self, env: &mut Env<'_, B>, waits: bool) {
         match self.state {
             State::SynSent => {
                 self.die(env, None);
@@ -145,7 +145,8 @@ impl<B> Connection<B> {
             _ => return,
         }
         self.outbound.fin.wanted = true;
-        self.outbound.fin.alone = env.config.fin_alone;
+        self.outbound.fin.waits = waits;
+        self.outbound.fin.alone = waits || env.config.fin_alone;
     }
 
     /// See [`crate::Stack::abort`].

@@ -15,6 +15,8 @@ pub(crate) struct Fin {
     pub(crate) wanted: bool,
     /// It goes in a segment of its own.
     pub(crate) alone: bool,
+    /// It goes when all before it is acknowledged.
+    pub(crate) waits: bool,
     /// It was sent more than once.
     retransmitted: bool,
     at: Option<Position>,
@@ -31,7 +33,12 @@ impl Fin {
         self.acknowledged
     }
 
-    /// Whether it has to go out, once all bytes are.
+    /// Whether it has to go out, once all bytes are. `outstanding`: some of those are not acknowledged.
+    pub(crate) fn due_behind(&self, outstanding: bool) -> bool {
+        self.due() && !(self.waits && self.at.is_none() && outstanding)
+    }
+
+    /// Whether it has to go out, once all bytes are, or sooner or later.
     pub(crate) fn due(&self) -> bool {
         self.wanted && !self.acknowledged && (self.at.is_none() || self.lost)
     }

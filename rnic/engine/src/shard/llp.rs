@@ -75,14 +75,20 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// Ends what is sent, after what is queued: FIN, or the session's Terminate.
-    pub fn llp_close(&mut self, id: ConnId) {
+    /// Ends what is sent, after what is queued: FIN, or the session's Terminate. `is_answer`: what is queued is the
+    /// answer to the peer's request, and siw does not look at it if it hears of FIN first.
+    pub fn llp_close(&mut self, id: ConnId, is_answer: bool) {
         match self.sctp.sessions.get_mut(id) {
             Some(session) => {
                 session.ending = true;
                 self.sctp.sessions.hear(id);
             }
-            None => drop(self.stack.close(id)),
+            None if is_answer => {
+                self.stack.close_once_acknowledged(id);
+            }
+            None => {
+                self.stack.close(id);
+            }
         }
     }
 

@@ -451,6 +451,7 @@ impl Ctl {
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };
+        let is_answer = !matches!(conn.phase, Phase::Requesting { .. });
         conn.phase = Phase::Over;
         // A session may have been ending before.
         (conn.deadline, conn.close_by) = (None, None);
@@ -458,7 +459,7 @@ impl Ctl {
             return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
         conn.closing = true;
-        dp.llp_close(id);
+        dp.llp_close(id, is_answer);
         self.limit_close(dp, id);
         self.note_unowned(dp, id);
     }

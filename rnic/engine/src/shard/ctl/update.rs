@@ -112,7 +112,7 @@ impl Ctl {
         }
         if !conn.closing {
             conn.closing = true;
-            dp.llp_close(id);
+            dp.llp_close(id, false);
         }
         self.limit_close(dp, id);
     }
