@@ -1,14 +1,16 @@
 //! DDP over SCTP between two RNICs, as programs use it: daemons on the two ends of a veth pair.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rnic::{
     CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, Listener,
     ProtectionDomain, QpConfig, QueuePair, Transport,
 };
+use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
-use rnic_tests::tool;
+use rnic_tests::{tool, wait};
 
 const PORT: u16 = 18515;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -123,4 +125,64 @@ fn the_end_of_a_daemon_is_told_to_its_peer() {
     );
     assert!(is_reset, "{error:?}");
     pair.daemon_a.assert_alive();
+}
+
+/// Queue pairs of one client share an association; another client's have one of their own, and outlive it.
+#[test]
+fn queue_pairs_of_a_client_share_an_association() {
+    const COUNT: usize = 3;
+    let pair = Pair::new("sctp-shared");
+    let at = pair.b.address(Family::V6, PORT);
+    let open = |daemon: &Daemon| Context::open(daemon.socket()).expect("the daemon serves");
+    let b = open(&pair.daemon_b);
+    let options = ListenOptions::default().transport(Transport::Sctp);
+    let listener = Listener::bind_with(&b, at, options).expect("nobody listens there");
+    let associations = || [&pair.daemon_a, &pair.daemon_b].map(|it| it.counter("associations"));
+    let connect = |context: &Context| {
+        let (asks, takes) = (queue_pair(context), queue_pair(&b));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = listener.accept_request(LIMIT).expect("a peer asks");
+                request.accept(&takes, b"", LIMIT).expect("the peer waits");
+            });
+            asks.connect(at, sctp()).expect("it is accepted");
+        });
+        (asks, takes)
+    };
+    let [first, second] = [(); 2].map(|()| {
+        let context = open(&pair.daemon_a);
+        let queue_pairs: Vec<_> = (0..COUNT).map(|_| connect(&context)).collect();
+        (context, queue_pairs)
+    });
+    assert_eq!(associations(), [2, 2]);
+    assert_eq!(pair.daemon_a.counter("connections"), 2 * COUNT as u64);
+    for (_, queue_pairs) in [&first, &second] {
+        let ports = queue_pairs.iter().map(|(asks, _)| asks.local_addr());
+        let ports: BTreeSet<_> = ports
+            .map(|local| local.expect("connected").port())
+            .collect();
+        assert_eq!(ports.len(), 1, "{ports:?}");
+    }
+    // One goes in order, and its client with all others in none.
+    let (context, mut queue_pairs) = first;
+    let (asks, takes) = queue_pairs.pop().expect("there are some");
+    asks.disconnect(LIMIT).expect("it is connected");
+    takes.wait_disconnected(LIMIT).expect("an end in peace");
+    assert_eq!(associations(), [2, 2]);
+    let (asked, taken): (Vec<_>, Vec<_>) = queue_pairs.into_iter().unzip();
+    drop((asked, context));
+    for takes in taken {
+        takes.wait_disconnected(LIMIT).expect_err("no end in peace");
+    }
+    wait::until("the association is gone", LIMIT, || {
+        (associations() == [1, 1]).then_some(())
+    });
+    let (_context, queue_pairs) = second;
+    for (asks, takes) in queue_pairs {
+        asks.disconnect(LIMIT).expect("it is connected");
+        takes.wait_disconnected(LIMIT).expect("an end in peace");
+    }
+    wait::until("nothing is left", LIMIT, || {
+        (associations() == [0, 0]).then_some(())
+    });
 }

@@ -249,6 +249,11 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.effects.events.pop_front()
     }
 
+    /// Whether [`Stack::poll_event`] has one.
+    pub fn has_events(&self) -> bool {
+        !self.effects.events.is_empty()
+    }
+
     /// A buffer that nobody needs any more. Fetch until `None`.
     pub fn poll_released(&mut self) -> Option<B> {
         self.effects.released.pop_front()

@@ -200,6 +200,9 @@ pub enum Command {
         internal_link: Option<usize>,
         /// What holds for further addresses of the peer, which it may have over SCTP. `remote` was judged by them.
         peers: PeerRules,
+        /// Over SCTP an association of the same client to `remote` may be used, from whatever port it goes. `local` is
+        /// free again by a [`ShardEvent::Released`] as soon as it is certain not to be needed.
+        may_share: bool,
         /// What to ask of the peer.
         mpa: MpaOptions,
         /// For the peer's application.
@@ -344,6 +347,12 @@ pub struct PathInUse {
 pub enum Answer {
     /// Nothing to tell.
     Done,
+    /// To [`Command::Connect`].
+    Connecting {
+        /// Our address and port. When an association that was to be used goes in that moment, it is that of the command
+        /// after all.
+        local: SocketAddr,
+    },
     /// To [`Command::QueryQp`].
     QpState(QpState),
     /// To [`Command::QueryPaths`]: each once, however many connections use it.

@@ -30,15 +30,17 @@ pub(crate) use table::ConnTable;
 pub use table::KnownFlows;
 use ways::Others;
 
-/// One TCP connection or DDP Stream Session and what it is for, in whole cache lines.
+/// One TCP connection, DDP Stream Session or SCTP association and what it is for, in whole cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Conn {
-    /// TCP's name for it, or that of a session, behind those that TCP has.
+    /// TCP's name for it, or one behind those that TCP has.
     pub id: ConnId,
+    /// What it is.
+    pub kind: ConnKind,
     /// Its ends.
     pub tuple: FourTuple,
-    /// How frames get to the peer, at this address of its.
+    /// How frames get to the peer, at this address of its. A session's: how they did when it began.
     pub path: Path,
     /// Its further addresses, if it has any.
     others: Option<Box<Others>>,
@@ -72,6 +74,18 @@ pub(crate) struct Conn {
 
 /// The receive path reads a connection's state in five cache lines at most. A new field must fit.
 const _: () = assert!(size_of::<Option<Conn>>() <= 5 * 64);
+
+/// What a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnKind {
+    /// A TCP connection: it carries its DDP stream, and has the way to the peer.
+    Tcp,
+    /// An SCTP association, which carries sessions and has the ways to the peer. It is in [`Phase::Over`] all its
+    /// life: who is interested has its sessions.
+    Association,
+    /// A DDP Stream Session, which an association carries.
+    Session,
+}
 
 /// A responder that was not heard since its MPA Reply.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +156,7 @@ pub(crate) enum Phase {
         /// Whose.
         qp: QpNum,
     },
-    /// Nobody above is interested any more: TCP is closing down or stands in TIME-WAIT.
+    /// Nobody above is interested any more: TCP is closing down or stands in TIME-WAIT. Or it is an association.
     Over,
 }
 
@@ -158,6 +172,7 @@ impl Conn {
     ) -> Self {
         Self {
             id,
+            kind: ConnKind::Tcp,
             tuple,
             path,
             others: None,
@@ -176,6 +191,31 @@ impl Conn {
             close_by: None,
             ending: None,
         }
+    }
+
+    /// An association at its beginning.
+    pub fn association(id: ConnId, (tuple, path, port): (FourTuple, Path, usize)) -> Self {
+        Self {
+            kind: ConnKind::Association,
+            ..Self::new(id, tuple, path, port, 0, Phase::Over)
+        }
+    }
+
+    /// A session at its beginning.
+    pub fn session(
+        id: ConnId,
+        (tuple, path, port): (FourTuple, Path, usize),
+        phase: Phase,
+    ) -> Self {
+        Self {
+            kind: ConnKind::Session,
+            ..Self::new(id, tuple, path, port, 0, phase)
+        }
+    }
+
+    /// Whether frames of its own go to the peer: a session's are its association's.
+    pub fn has_ways(&self) -> bool {
+        self.kind != ConnKind::Session
     }
 
     /// The port that its frames came from last.

@@ -34,6 +34,11 @@ pub struct ShardCounters {
     pub startup_failed: u64,
     /// Connections that were asked for again, without Markers, because the peer rejected.
     pub markers_refused: u64,
+    /// Sessions that were asked for again, on an association of their own, because the one that they joined went or
+    /// its peer took no more on it.
+    pub sessions_begun_again: u64,
+    /// Messages on streams of associations that no session took, because there are as many as there may be.
+    pub sessions_unplaced: u64,
     /// Passive connections reset because a listener's backlog was full of Requests.
     pub backlog_full: u64,
     /// Connections reset to free their place for a new one: before their MPA Request was whole, or after a
@@ -134,8 +139,10 @@ impl ShardCounters {
 /// What else a shard tells of itself; a level, not a count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
-    /// TCP connections.
+    /// TCP connections and DDP Stream Sessions.
     pub connections: usize,
+    /// SCTP associations.
+    pub associations: usize,
     /// Queue pairs.
     pub queue_pairs: usize,
     /// Valid STags.
@@ -176,6 +183,8 @@ pub(crate) fn named(
     put("established", shard.established);
     put("startup_failed", shard.startup_failed);
     put("markers_refused", shard.markers_refused);
+    put("sessions_begun_again", shard.sessions_begun_again);
+    put("sessions_unplaced", shard.sessions_unplaced);
     put("backlog_full", shard.backlog_full);
     put("backlog_gave_way", shard.backlog_gave_way);
     put("stag_guesses_paused", shard.stag_guesses_paused);
@@ -208,6 +217,7 @@ pub(crate) fn named(
     put("client_faults", shard.client_faults);
     put("memory_faults", shard.memory_faults);
     put("connections", levels.connections as u64);
+    put("associations", levels.associations as u64);
     put("queue_pairs", levels.queue_pairs as u64);
     put("regions", levels.regions as u64);
     put("frames_free", levels.frames_free as u64);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use rnic_engine::command::Command;
+use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{
     MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response, Transport,
 };
@@ -130,11 +130,15 @@ impl ClientSession {
             path,
             internal_link,
             peers,
+            may_share: local_port == 0,
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });
-        self.finish_reservation(reserved, connecting)?;
-        Ok(Response::Connecting { local })
+        match self.finish_reservation(reserved, connecting)? {
+            Answer::Connecting { local } => Ok(Response::Connecting { local }),
+            // No other is given.
+            _ => Ok(Response::Connecting { local }),
+        }
     }
 
     pub(super) fn accept(
@@ -188,11 +192,11 @@ impl ClientSession {
         &self,
         reserved: Reserved,
         answer: Result<(T, Stamp), Refusal>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<T, Refusal> {
         match answer {
-            Ok((_, stamp)) => {
+            Ok((answer, stamp)) => {
                 self.core().ports.used(reserved, stamp);
-                Ok(())
+                Ok(answer)
             }
             Err(refusal) => {
                 self.core().ports.failed(reserved);

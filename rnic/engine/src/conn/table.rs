@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use userspace_net::FourTuple;
 use userspace_tcp::ConnId;
 
-use super::{Conn, Phase};
+use super::{Conn, ConnKind, Phase};
 
 /// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
 /// from the shard's thread and are no system calls.
@@ -21,7 +21,8 @@ pub trait KnownFlows: fmt::Debug + Send {
 #[derive(Debug)]
 pub(crate) struct ConnTable {
     slots: Vec<Option<Conn>>,
-    count: usize,
+    /// By kind.
+    counts: [usize; 3],
     flows: Option<Box<dyn KnownFlows>>,
 }
 
@@ -30,7 +31,7 @@ impl ConnTable {
     pub fn new(capacity: usize) -> Self {
         Self {
             slots: Vec::with_capacity(capacity),
-            count: 0,
+            counts: [0; 3],
             flows: None,
         }
     }
@@ -46,7 +47,7 @@ impl ConnTable {
         let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
-        if conn.id == id && !conn.known {
+        if conn.id == id && !conn.known && conn.has_ways() {
             enter(&mut self.flows, conn);
         }
     }
@@ -62,9 +63,9 @@ impl ConnTable {
         }
     }
 
-    /// How many connections there are.
-    pub fn len(&self) -> usize {
-        self.count
+    /// How many of a kind there are.
+    pub fn count(&self, kind: ConnKind) -> usize {
+        self.counts[kind as usize]
     }
 
     /// The connection with this name.
@@ -105,13 +106,14 @@ impl ConnTable {
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
         }
-        if !matches!(conn.phase, Phase::HalfOpen) {
+        if conn.has_ways() && !matches!(conn.phase, Phase::HalfOpen) {
             enter(&mut self.flows, &mut conn);
         }
+        self.counts[conn.kind as usize] += 1;
         let before = self.slots[index].replace(conn);
-        match &before {
-            Some(before) => leave(&mut self.flows, before),
-            None => self.count += 1,
+        if let Some(before) = &before {
+            self.counts[before.kind as usize] -= 1;
+            leave(&mut self.flows, before);
         }
         before
     }
@@ -140,7 +142,7 @@ impl ConnTable {
     pub fn remove(&mut self, id: ConnId) -> Option<Conn> {
         let slot = self.slots.get_mut(id.index())?;
         let conn = slot.take_if(|conn| conn.id == id)?;
-        self.count -= 1;
+        self.counts[conn.kind as usize] -= 1;
         leave(&mut self.flows, &conn);
         Some(conn)
     }

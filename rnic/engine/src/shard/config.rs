@@ -94,7 +94,7 @@ pub struct ShardLimits {
     pub listeners: usize,
     /// TCP connections, those in MPA start-up and TIME-WAIT included.
     pub connections: usize,
-    /// SCTP associations, each with a DDP Stream Session.
+    /// SCTP associations, and as many DDP Stream Sessions on them.
     pub associations: usize,
 }
 
@@ -114,8 +114,8 @@ impl Default for ShardLimits {
 }
 
 impl ShardLimits {
-    /// Places in the tables by connection: first those of TCP's, then those of the sessions over associations.
+    /// Places in the tables by connection: first those of TCP's, then those of associations and of sessions.
     pub(super) fn all_connections(&self) -> usize {
-        self.connections + self.associations
+        self.connections + 2 * self.associations
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! - commands ([`control`]), with those about connections ([`connect`]);
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
-//!   [`peer_timeout`] and [`deadlines`]), and what DDP Stream Sessions have of their own ([`session`]);
+//!   [`peer_timeout`] and [`deadlines`]), and what associations and DDP Stream Sessions have of
+//!   their own ([`associations`], [`session`]);
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod addresses;
+mod associations;
 mod backlog;
 mod connect;
 pub(super) mod control;

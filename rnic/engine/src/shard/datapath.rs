@@ -14,7 +14,7 @@ use userspace_tcp::{ConnId, SegmentId, Stack};
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;
 use super::loopback::Loopback;
-use super::sctp::{ChunkFrame, Sctp};
+use super::sctp::{ChunkFrame, ChunkOwner, Sctp};
 use crate::capture::Captures;
 use crate::command::Timeouts;
 use crate::conn::{ConnTable, Frames, ParkedFrames};
@@ -180,12 +180,11 @@ impl<P: Port> Datapath<P> {
     /// The same of chunks, after whatever may have SCTP give some back; their sessions are told.
     pub fn take_released_chunks(&mut self) {
         while let Some(chunk) = self.sctp.stack.poll_released() {
-            let ChunkFrame { frame, session, .. } = chunk;
-            let sessions = &mut self.sctp.sessions;
-            if let Some(of) = sessions.get_mut(session) {
-                of.acknowledged(frame.len());
+            let ChunkFrame { frame, owner, .. } = chunk;
+            match owner {
+                ChunkOwner::Session(id) => self.sctp.sessions.acknowledged(id, frame.len()),
+                ChunkOwner::Association(assoc) => self.sctp.sessions.hear_waiting(assoc),
             }
-            sessions.hear(session);
             self.frames.pool.free(frame);
         }
     }

@@ -3,19 +3,34 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rnic_ipc::control::Transport;
-use rnic_proto::sctp::PPID_CONTROL;
-use rnic_xsk::Port;
+use rnic_proto::mpa::fpdu;
+use rnic_proto::rdmap::{RdmapError, TerminateError, TerminateMessage, terminate};
+use rnic_proto::sctp::{PPID_CONTROL, Session};
+use rnic_xsk::{Frame, Port};
 use userspace_net::checksum;
 use userspace_net::{ConnId, Endpoint, Instant};
+use userspace_sctp::{AssocId, Outgoing as SctpOutgoing};
 use userspace_tcp::{DeferredAck, Outgoing};
 
 use super::datapath::Datapath;
+use super::sctp::{CONTROL_CHUNKS, ChunkFrame};
 use crate::command::CommandError;
-use crate::conn::Conn;
+use crate::conn::{Conn, ConnKind};
 
 /// A message of the start-up could not be sent: no frame is free, or the connection is gone.
 #[derive(Debug)]
 pub(in crate::shard) struct NotSent;
+
+/// What has become of a connection that was aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) enum Aborted {
+    /// It is gone.
+    Gone,
+    /// It is gone, and with it all that was on its association, if it is an association or on one.
+    WithAll,
+    /// It is a session that is still to be ended by both sides.
+    Ends,
+}
 
 /// When a peer was heard.
 pub(in crate::shard) struct Heard {
@@ -58,12 +73,13 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// How many connections there are.
+    /// How many places are taken of those that there are for connections over it.
     pub fn connections_over(&self, transport: Transport) -> usize {
-        let sessions = self.sctp.sessions.len();
+        let sessions = &self.sctp.sessions;
         match transport {
-            Transport::Tcp => self.conns.len().saturating_sub(sessions),
-            Transport::Sctp => sessions,
+            Transport::Tcp => self.conns.count(ConnKind::Tcp),
+            // There are as many for sessions as for associations.
+            Transport::Sctp => sessions.len().max(sessions.associated()),
         }
     }
 
@@ -92,16 +108,29 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// RST or ABORT: the connection is gone at once.
-    pub fn llp_abort(&mut self, id: ConnId) {
-        match self.sctp.sessions.get(id) {
-            Some(session) => {
-                self.sctp.stack.abort(self.now, session.assoc, b"");
-                self.sctp.sessions.remove(id);
-                self.take_released_chunks();
+    /// RST or ABORT: the connection is gone at once. A session whose association others use is ended by an RDMAP
+    /// Terminate, as any stream that this side can't go on with (RFC 5043 section 11.3), and its own.
+    pub fn llp_abort(&mut self, id: ConnId) -> Aborted {
+        let Some(assoc) = self.sctp.sessions.assoc_of(id) else {
+            self.stack.abort(id);
+            return Aborted::Gone;
+        };
+        if !self.sctp.sessions.is_alone(id)
+            && let Some(session) = self.sctp.sessions.get(id)
+        {
+            // The peer does not end what it was told to end. It may be that it takes nothing at all.
+            let is_stuck = session.is_abandoned && session.posted > 0;
+            if session.is_unsaid() || session.is_abandoned && !is_stuck {
+                return Aborted::Gone;
             }
-            None => drop(self.stack.abort(id)),
+            if !is_stuck {
+                self.abandon_session(id);
+                return Aborted::Ends;
+            }
         }
+        self.sctp.stack.abort(self.now, assoc, b"");
+        self.take_released_chunks();
+        Aborted::WithAll
     }
 
     /// Frames that the lower layer keeps of it: each a segment, or a chunk.
@@ -125,10 +154,12 @@ impl<P: Port> Datapath<P> {
 
     /// When the peer was heard; none of a connection that is gone.
     pub fn heard(&self, id: ConnId) -> Option<Heard> {
-        if let Some(session) = self.sctp.sessions.get(id) {
+        if let Some(assoc) = self.sctp.sessions.assoc_of(id) {
+            let info = self.sctp.stack.info(assoc)?;
+            let session = self.sctp.sessions.get(id);
             return Some(Heard {
-                awaits_ack: session.posted > 0,
-                at: self.sctp.stack.info(session.assoc)?.heard_at,
+                awaits_ack: session.is_some_and(|session| session.posted > 0),
+                at: info.heard_at,
             });
         }
         let info = self.stack.info(id)?;
@@ -141,19 +172,15 @@ impl<P: Port> Datapath<P> {
     /// Packets to an address of the peer go another way from now on.
     pub fn path_moved(&mut self, id: ConnId, remote: IpAddr) {
         // TCP goes on with what it knows of congestion.
-        if let Some(session) = self.sctp.sessions.get(id) {
-            let assoc = session.assoc;
+        if let Some(assoc) = self.sctp.sessions.assoc_of(id) {
             self.sctp.stack.path_moved(self.now, assoc, remote);
         }
     }
 
     /// The first link of a path takes packets of at most so many bytes.
     pub fn limit_mtu(&mut self, id: ConnId, mtu: u32) {
-        match self.sctp.sessions.get(id) {
-            Some(session) => {
-                let assoc = session.assoc;
-                self.sctp.stack.limit_mtu(self.now, assoc, mtu as usize);
-            }
+        match self.sctp.sessions.assoc_of(id) {
+            Some(assoc) => self.sctp.stack.limit_mtu(self.now, assoc, mtu as usize),
             None => drop(self.stack.link_mtu(id, self.now, mtu)),
         }
     }
@@ -193,17 +220,71 @@ impl<P: Port> Datapath<P> {
 
     /// Sends a control message of a session.
     fn send_control(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), NotSent> {
-        let session = self.sctp.sessions.get_mut(id).ok_or(NotSent)?;
-        let (pool, umem) = (&mut self.frames.pool, &self.frames.umem);
-        let mut frame = pool.alloc_for(bytes.len()).ok_or(NotSent)?;
-        let place = umem.bytes_mut(&mut frame).get_mut(..bytes.len());
-        let fits = place.map(|place| place.copy_from_slice(bytes)).is_some();
-        frame.set_len(if fits { bytes.len() } else { 0 });
-        let posted = session.post(&mut self.sctp.stack, umem, (PPID_CONTROL, frame), self.now);
+        let frame = self.control_frame(bytes).ok_or(NotSent)?;
+        let frame_of = (frame, &self.frames.umem);
+        let posted = self.sctp.post_control(id, frame_of, self.now);
         posted.map_err(|(frame, why)| {
             log::debug!("a session control message was not taken: {why}");
-            pool.free(frame);
+            self.frames.pool.free(frame);
             NotSent
         })
+    }
+
+    fn abandon_session(&mut self, id: ConnId) {
+        let error = TerminateError::from(RdmapError::LocalCatastrophic);
+        let terminate = TerminateMessage::new(error, None);
+        let ulpdu = terminate.bytes();
+        let mut bytes = [0; fpdu::HEADER_LEN + terminate::ULPDU_LEN_MAX];
+        let bytes = &mut bytes[..fpdu::HEADER_LEN + ulpdu.len()];
+        bytes[..fpdu::HEADER_LEN].copy_from_slice(&(ulpdu.len() as u16).to_be_bytes());
+        bytes[fpdu::HEADER_LEN..].copy_from_slice(ulpdu);
+        let may_say_so = self.sctp.sessions.get(id).is_some_and(|session| {
+            session.session.may_send_segment()
+                && !session.ending
+                && self.sctp.stack.room(session.assoc) > 1
+        });
+        if may_say_so
+            && let Some(frame) = self.control_frame(bytes)
+            && let Some(mut posting) = self.sctp.posting(id, &self.frames.umem, self.now)
+            && let Err((frame, _)) = posting.send(frame)
+        {
+            self.frames.pool.free(frame);
+        }
+        if let Some(session) = self.sctp.sessions.get_mut(id) {
+            session.abandon();
+        }
+        self.sctp.sessions.hear(id);
+    }
+
+    /// A frame with these bytes, if one is free.
+    fn control_frame(&mut self, bytes: &[u8]) -> Option<Frame> {
+        let mut frame = self.frames.pool.alloc_for(bytes.len())?;
+        let place = self.frames.umem.bytes_mut(&mut frame);
+        let place = place.get_mut(..bytes.len());
+        let fits = place.map(|place| place.copy_from_slice(bytes)).is_some();
+        frame.set_len(if fits { bytes.len() } else { 0 });
+        Some(frame)
+    }
+
+    /// Tells the peer that there is no place for the session that it asks for on a stream (RFC 5043 section 6.4). It
+    /// asks in vain if it can't be told.
+    pub fn refuse_session(&mut self, assoc: AssocId, stream: u16) {
+        // What sessions have to say goes first.
+        if self.sctp.stack.room(assoc) <= CONTROL_CHUNKS {
+            return;
+        }
+        let terminate = Session::passive().terminate();
+        let frame = terminate.and_then(|chunk| self.control_frame(chunk.bytes()));
+        if let Some(frame) = frame {
+            let chunk = ChunkFrame::of_association(frame, assoc, &self.frames.umem);
+            let message = SctpOutgoing {
+                stream,
+                protocol: PPID_CONTROL,
+                buffer: chunk,
+            };
+            if let Err(refused) = self.sctp.stack.post(self.now, assoc, message) {
+                self.frames.pool.free(refused.buffer.frame);
+            }
+        }
     }
 }

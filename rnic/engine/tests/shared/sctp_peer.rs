@@ -186,8 +186,8 @@ impl SctpPeer {
         Init {
             tag: self.tag,
             window: self.window,
-            outbound_streams: 4,
-            inbound_streams: 4,
+            outbound_streams: 32,
+            inbound_streams: 32,
             initial_tsn: self.tsn,
             parameters: Parameters::new(parameters),
         }

@@ -292,9 +292,12 @@ impl Simulation {
     fn client_event(&mut self, node: usize, event: Event) {
         match event {
             Event::ConnectRequest {
-                request, remote, ..
+                request,
+                private_data,
+                ..
             } => {
-                let port = remote.port();
+                let port = private_data.try_into().map(u16::from_be_bytes);
+                let port = port.expect("the initiator says its port");
                 let stream = self.streams.iter().position(|it| it.port == port).unwrap();
                 let end = &self.streams[stream].ends[1];
                 let (qp, mpa) = (end.qp, end.mpa);

@@ -102,8 +102,10 @@ impl Simulation {
             path,
             internal_link,
             peers: PeerRules::default(),
+            may_share: true,
             mpa,
-            private_data: Vec::new(),
+            // Several streams may come from one port.
+            private_data: self.streams[stream].port.to_be_bytes().to_vec(),
         };
         self.nodes[from].execute(command, self.now).unwrap();
         self.due[from] = true;

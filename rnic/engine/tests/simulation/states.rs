@@ -1,7 +1,7 @@
 //! What clients make of their queue pairs' states in random programs, and the ends of streams.
 
 use rnic_engine::command::{Answer, Command};
-use rnic_ipc::control::{DisconnectReason, QpState};
+use rnic_ipc::control::{DisconnectReason, QpState, Transport};
 
 use rnic_ipc::work::{WR_SIGNALED, WrOpcode};
 
@@ -121,14 +121,26 @@ impl Simulation {
             Life::Gone | Life::Over => return,
             Life::Opening => self.doom_somehow(party.stream, "made Error while opening"),
             Life::Up => {
-                let mut reasons = [(); 2].map(|()| vec![DisconnectReason::Reset]);
-                reasons[party.end] = vec![DisconnectReason::Aborted];
+                let reasons = self.reasons_of_abort(party);
                 let what = "made Error";
                 self.doom(party.stream, Cause { what, reasons });
             }
         }
         assert!(self.modify(party, QpState::Error));
         self.work(self.end_of(party).node);
+    }
+
+    /// What both ends are told when one aborts. The peer of a session that shares its association with others is told
+    /// by a Terminate.
+    fn reasons_of_abort(&self, party: Party) -> [Vec<DisconnectReason>; 2] {
+        let mut reasons = [(); 2].map(|()| vec![DisconnectReason::Reset]);
+        if self.streams[party.stream].transport == Transport::Sctp {
+            reasons[1 - party.end].push(DisconnectReason::TerminateReceived {
+                control: LOCAL_CATASTROPHIC,
+            });
+        }
+        reasons[party.end] = vec![DisconnectReason::Aborted];
+        reasons
     }
 
     /// Nobody will be told what becomes of what is posted.
@@ -157,14 +169,10 @@ impl Simulation {
         if self.end_of(party).life != Life::Up {
             return;
         }
-        let mut reasons = [(); 2].map(|()| Vec::new());
-        let (own, peers) = if abort {
-            (DisconnectReason::Aborted, DisconnectReason::Reset)
-        } else {
-            (DisconnectReason::Graceful, DisconnectReason::Graceful)
+        let reasons = match abort {
+            true => self.reasons_of_abort(party),
+            false => [(); 2].map(|()| vec![DisconnectReason::Graceful]),
         };
-        reasons[party.end] = vec![own];
-        reasons[1 - party.end] = vec![peers];
         let what = if abort { "aborted" } else { "closed" };
         self.doom(party.stream, Cause { what, reasons });
         let (node, qp) = (self.end_of(party).node, self.end_of(party).qp);
@@ -189,9 +197,8 @@ impl Simulation {
             Life::Over => {}
             Life::Opening => self.doom_somehow(party.stream, "destroyed while opening"),
             Life::Up => {
-                let mut reasons = [(); 2].map(|()| vec![DisconnectReason::Reset]);
                 // To a queue pair that is gone nothing is told.
-                reasons[party.end] = vec![DisconnectReason::Aborted];
+                let reasons = self.reasons_of_abort(party);
                 let what = "destroyed";
                 self.doom(party.stream, Cause { what, reasons });
             }

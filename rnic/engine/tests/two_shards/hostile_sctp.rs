@@ -5,6 +5,7 @@ mod association;
 mod floods;
 mod scene;
 mod session;
+mod streams;
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_ipc::work::WrOpcode;

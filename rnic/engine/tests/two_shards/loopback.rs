@@ -118,6 +118,7 @@ impl Host {
             path: Path::loopback(self.side.mtu),
             internal_link: None,
             peers: PeerRules::default(),
+            may_share: false,
             mpa,
             private_data: data.to_vec(),
         };

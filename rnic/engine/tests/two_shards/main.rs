@@ -42,6 +42,7 @@ mod sctp_look;
 #[path = "../shared/sctp_peer.rs"]
 mod sctp_peer;
 mod sctp_raw;
+mod sctp_shared;
 mod sctp_udp;
 mod set_timeouts;
 mod side;

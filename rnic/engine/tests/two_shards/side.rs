@@ -58,6 +58,8 @@ pub struct Side<P: Port = MemoryPort> {
     next_qp: u32,
     /// What DDP goes over, of its next listeners and connections.
     pub transport: Transport,
+    /// Whether what it connects over SCTP may share associations.
+    pub may_share: bool,
     /// What its next connections go over, if not its interface.
     pub internal_link: Option<usize>,
     /// Which peers its next listeners take, and may be further addresses of who it connects to next.
@@ -213,6 +215,7 @@ impl<P: Port> Side<P> {
             completions: Vec::new(),
             next_qp: 0,
             transport: Transport::Tcp,
+            may_share: false,
             internal_link: None,
             peers: PeerRules::default(),
         };
@@ -343,6 +346,7 @@ impl<P: Port> Side<P> {
                 path,
                 internal_link: self.internal_link,
                 peers: self.peers.clone(),
+                may_share: self.may_share,
                 mpa,
                 private_data,
             },

@@ -97,7 +97,7 @@ enum Outbound {
 }
 
 /// A DDP Stream Session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     inbound: Inbound,
     outbound: Outbound,

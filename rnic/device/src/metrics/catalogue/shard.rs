@@ -168,8 +168,13 @@ pub const SHARD: &[Family] = &[
     ),
     level(
         "rnic_connections",
-        "TCP connections.",
+        "TCP connections and DDP Stream Sessions.",
         &[("", "connections")],
+    ),
+    level(
+        "rnic_sctp_associations",
+        "SCTP associations.",
+        &[("", "associations")],
     ),
     level("rnic_queue_pairs", "Queue pairs.", &[("", "queue_pairs")]),
     level(
@@ -293,6 +298,16 @@ pub const SHARD: &[Family] = &[
             (r#"reason="init_refused""#, "sctp_inits_refused"),
             (r#"reason="table_full""#, "sctp_table_full"),
         ],
+    ),
+    one(
+        "rnic_sctp_sessions_begun_again_total",
+        "Sessions begun again on an association of their own, because the one that they joined did not take them.",
+        &[("", "sessions_begun_again")],
+    ),
+    one(
+        "rnic_sctp_messages_unplaced_total",
+        "Messages of sessions for which there was no place.",
+        &[("", "sessions_unplaced")],
     ),
     one(
         "rnic_sctp_cookies_total",

@@ -7,7 +7,6 @@
 
 use std::net::IpAddr;
 
-use rnic_ipc::id::QpNum;
 use rnic_net::PeerRules;
 use rnic_xsk::Port;
 use userspace_net::ConnId;
@@ -15,25 +14,15 @@ use userspace_net::ConnId;
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 
-impl<P: Port> Datapath<P> {
-    /// The addresses that the peer of a queue pair's association may have.
-    pub(in crate::shard) fn allow_addresses(&mut self, qp: QpNum, peers: PeerRules) {
-        let id = self.qps.get(qp.0).and_then(|slot| slot.conn);
-        if let Some(session) = id.and_then(|id| self.sctp.sessions.get_mut(id)) {
-            session.peers = peers;
-        }
-    }
-}
-
 impl Ctl {
-    /// The peer has told all its addresses, and nothing was sent to the further ones yet.
+    /// The peer of an association has told all its addresses, and nothing was sent to the further ones yet.
     pub(in crate::shard) fn take_addresses<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         id: ConnId,
         peers: &PeerRules,
     ) {
-        let Some(assoc) = dp.sctp.sessions.get(id).map(|session| session.assoc) else {
+        let Some(assoc) = dp.sctp.sessions.assoc_of(id) else {
             return;
         };
         let Some(conn) = dp.conns.get(id) else {
@@ -58,6 +47,10 @@ impl Ctl {
 
     /// The session is accepted: from now on its peer's claims are worth a look at the host's routes and neighbours.
     pub(in crate::shard) fn ask_for_ways<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+        let Some(assoc) = dp.sctp.sessions.assoc_of(id) else {
+            return;
+        };
+        let id = dp.sctp.sessions.carrier(assoc);
         let Some(conn) = dp.conns.get(id) else {
             return;
         };

@@ -1,8 +1,10 @@
 //! How connections are asked for, accepted, refused and ended, as their owners command.
 
+use std::net::SocketAddr;
+
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, Transport};
 use rnic_ipc::id::{ConnRequestId, QpNum};
-use rnic_net::Path;
+use rnic_net::{Path, PeerRules};
 use rnic_proto::mpa::startup::{Initiator, Negotiated, Responder, ResponderOptions};
 use rnic_xsk::Port;
 use userspace_net::{ConnId, FourTuple};
@@ -18,36 +20,44 @@ use crate::shard::datapath::{Datapath, QpSlot};
 use crate::shard::loopback;
 use crate::shard::tx::Tx;
 
+/// How a queue pair is to be connected.
+pub(in crate::shard) struct Wanted {
+    pub transport: Transport,
+    pub peers: PeerRules,
+    pub may_share: bool,
+    pub mpa: MpaOptions,
+    pub private_data: Vec<u8>,
+}
+
 impl Ctl {
+    /// Begins to connect a queue pair; its local address and port.
     pub(in crate::shard) fn connect<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
         tx: &mut Tx,
-        (num, transport): (QpNum, Transport),
-        (tuple, path, port): (FourTuple, Path, usize),
-        mpa: &MpaOptions,
-        private_data: &[u8],
-    ) -> Result<(), CommandError> {
+        num: QpNum,
+        way: (FourTuple, Path, usize),
+        wanted: Wanted,
+    ) -> Result<SocketAddr, CommandError> {
+        let (tuple, path, port) = way;
         dp.check_mtu(&path, port, tuple.remote.addr)?;
-        dp.idle_qp(num)?;
-        let mpa = &loopback::mpa_over(port, mpa);
-        let (id, asking) = match transport {
-            Transport::Tcp => dp.open(tuple, &path, mpa, private_data)?,
-            Transport::Sctp => dp.open_session((tuple, &path, port), mpa, private_data)?,
+        let client = dp.idle_qp(num)?.qp.client();
+        let wanted = Wanted {
+            mpa: loopback::mpa_over(port, &wanted.mpa),
+            ..wanted
+        };
+        let conn = match wanted.transport {
+            Transport::Tcp => dp.open(num, way, &wanted.mpa, &wanted.private_data)?,
+            Transport::Sctp => self.open_session(dp, tx, (num, client), way, wanted)?,
         };
         let slot = dp.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;
-        slot.conn = Some(id);
-        let phase = Phase::Requesting {
-            qp: num,
-            asking,
-            opened: dp.now,
-        };
-        let window = dp.config.tcp.receive_window;
-        let conn = Conn::new(id, tuple, path, port, window, phase);
+        slot.conn = Some(conn.id);
+        let (id, local) = (conn.id, conn.tuple.local);
         self.adopt(dp, tx, conn);
         dp.counters.active_opens += 1;
-        Ok(())
+        self.ask_if_associated(dp, tx, id);
+        Ok(local.into())
     }
 
     fn waiting(&self, request: ConnRequestId) -> Result<ConnId, CommandError> {
@@ -192,11 +202,11 @@ impl<P: Port> Datapath<P> {
     /// Opens a TCP connection; the MPA Request follows when it is established.
     fn open(
         &mut self,
-        tuple: FourTuple,
-        path: &Path,
+        qp: QpNum,
+        (tuple, path, port): (FourTuple, Path, usize),
         mpa: &MpaOptions,
         private_data: &[u8],
-    ) -> Result<(ConnId, Asking), CommandError> {
+    ) -> Result<Conn, CommandError> {
         let initiator = |markers| {
             initiator_options(mpa, markers)
                 .and_then(|options| Initiator::new(options, private_data))
@@ -224,7 +234,13 @@ impl<P: Port> Datapath<P> {
             },
             ConnectError::DropReason { .. } => invalid(error),
         })?;
-        Ok((id, asking))
+        let phase = Phase::Requesting {
+            qp,
+            asking,
+            opened: self.now,
+        };
+        let window = self.config.tcp.receive_window;
+        Ok(Conn::new(id, tuple, path, port, window, phase))
     }
 
     /// A queue pair that may get a connection.

@@ -15,6 +15,7 @@ use crate::conn::Phase;
 use crate::qp::Qp;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
+use crate::shard::ctl::connect::Wanted;
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
@@ -145,14 +146,22 @@ impl Ctl {
                 path,
                 internal_link,
                 peers,
+                may_share,
                 mpa,
                 private_data,
             } => {
                 let tuple = FourTuple::new(local, remote);
                 let port = dp.first_port(&path, internal_link)?;
                 let way = (tuple, path, port);
-                self.connect(dp, tx, (qp, transport), way, &mpa, &private_data)?;
-                dp.allow_addresses(qp, peers);
+                let wanted = Wanted {
+                    transport,
+                    peers,
+                    may_share,
+                    mpa,
+                    private_data,
+                };
+                let local = self.connect(dp, tx, qp, way, wanted)?;
+                return Ok(Answer::Connecting { local });
             }
             Command::Accept {
                 request,

@@ -14,7 +14,7 @@ use userspace_sctp::PathInfo;
 use userspace_tcp::State;
 
 use crate::command::{Answer, CommandError, QpStatus};
-use crate::conn::{Conn, Phase};
+use crate::conn::{Conn, ConnKind, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::unknown;
 use crate::shard::datapath::Datapath;
@@ -62,7 +62,9 @@ impl Ctl {
     ) -> Result<(), CommandError> {
         let place = (connection as usize).checked_sub(1);
         let found = place.and_then(|place| dp.conns.at(place));
-        let found = found.filter(|conn| ends(&conn.tuple) == (local, remote));
+        let found = found.filter(|conn| {
+            conn.kind != ConnKind::Association && ends(&conn.tuple) == (local, remote)
+        });
         let conn = found.ok_or(unknown("connection"))?;
         if self.owner(dp, conn) != owner {
             return Err(unknown("connection"));

@@ -16,6 +16,7 @@ use crate::conn::{Asked, Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
+use crate::shard::llp::Aborted;
 use crate::shard::tx::Tx;
 
 impl Ctl {
@@ -101,11 +102,20 @@ impl Ctl {
         };
         let peer = dp.peer_host(conn);
         let client = self.listeners.get(&listener.0).map(|entry| entry.client);
+        if client.is_some_and(|client| !dp.may_have_session(id, client))
+            || transport == Transport::Sctp && self.refuses_session(dp, id)
+        {
+            return self.let_go(dp, tx, id, Ok(()));
+        }
         if client.is_some_and(|client| self.guesses.pauses((peer, client), dp.now)) {
             dp.counters.stag_guesses_paused += 1;
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }
         self.keep_places(dp, tx, transport);
+        if dp.conns.get(id).is_none() {
+            // Its own association gave way.
+            return;
+        }
         let network = Network::of(peer);
         if !self.make_place(dp, tx, listener, network) {
             dp.counters.backlog_full += 1;
@@ -149,14 +159,19 @@ impl Ctl {
     /// When few places are left in the table of connections over a transport, the oldest that only its peer has
     /// gives way.
     fn keep_places<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, transport: Transport) {
-        let conns = &dp.conns;
-        let surplus = self.unowned[transport as usize]
-            .surplus(dp.connections_over(transport), |id| {
-                is_unowned(conns.get(id))
-            });
+        let (conns, sessions) = (&dp.conns, &dp.sctp.sessions);
+        let is_unowned = |id| is_unowned(conns.get(id));
+        // A session gives way with its association, if nobody on this host has any other on it.
+        let is_new = |conn: &Conn| matches!(conn.phase, Phase::HalfOpen);
+        let is_nobodys = |id| is_unowned(id) || conns.get(id).is_none_or(is_new);
+        let may_go = |id| sessions.with(id).into_iter().all(is_nobodys);
+        let count = dp.connections_over(transport);
+        let surplus = self.unowned[transport as usize].surplus(count, is_unowned, may_go);
         if let Some(oldest) = surplus {
             dp.counters.backlog_gave_way += 1;
-            self.abort(dp, tx, oldest, DisconnectReason::Aborted, None);
+            let assoc = dp.sctp.sessions.assoc_of(oldest);
+            let whole = assoc.map_or(oldest, |assoc| dp.sctp.sessions.carrier(assoc));
+            self.abort(dp, tx, whole, DisconnectReason::Aborted, None);
         }
     }
 
@@ -219,7 +234,8 @@ impl Ctl {
         }
     }
 
-    /// RST at once.
+    /// RST at once. With an association its sessions go. A session that others have the association of is over for its
+    /// owner, and has [some time](Self::limit_close) to be ended by its peer.
     pub(in crate::shard) fn abort<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -228,10 +244,25 @@ impl Ctl {
         reason: DisconnectReason,
         message: Option<String>,
     ) {
-        dp.llp_abort(id);
-        self.finish(dp, tx, id, reason, message);
-        self.forget(dp, tx, id);
-        dp.take_released();
+        let with = dp.sctp.sessions.with(id);
+        match dp.llp_abort(id) {
+            Aborted::Ends => {
+                self.finish(dp, tx, id, reason, message);
+                if let Some(conn) = dp.conns.get_mut(id) {
+                    conn.closing = true;
+                    conn.close_by = None;
+                }
+                self.limit_close(dp, id);
+                return self.note_unowned(dp, id);
+            }
+            Aborted::Gone => {}
+            Aborted::WithAll => {
+                for other in with {
+                    self.gone(dp, tx, other, reason, message.clone());
+                }
+            }
+        }
+        self.gone(dp, tx, id, reason, message);
     }
 
     /// Nothing can be sent or received any more.
@@ -393,6 +424,9 @@ impl Ctl {
             return;
         };
         conn.inbound.clear(&mut dp.frames);
+        if !conn.has_ways() {
+            return self.forget_session(dp, tx, id);
+        }
         // Its RST may still have to find the way.
         for (tuple, path) in conn.ways() {
             if let Some(path) = path {
@@ -400,7 +434,11 @@ impl Ctl {
             }
         }
         let transport = dp.transport(id);
-        dp.sctp.sessions.remove(id);
+        if let Some(assoc) = dp.sctp.sessions.assoc_of(id) {
+            let conns = &dp.conns;
+            let has_somebody = |id| conns.get(id).is_some();
+            dp.sctp.sessions.dissociate(assoc, has_somebody);
+        }
         self.release(dp, transport, conn.tuple.local);
     }
 

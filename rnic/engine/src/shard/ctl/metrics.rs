@@ -4,6 +4,7 @@ use rnic_net::ReassemblyCounters;
 use rnic_xsk::Port;
 
 use crate::command::ShardMetrics;
+use crate::conn::ConnKind;
 use crate::counters::{self, Levels};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
@@ -12,7 +13,8 @@ use crate::shard::tx::Tx;
 /// How much of the shard's tables and frames is in use.
 pub(in crate::shard) fn levels<P>(dp: &Datapath<P>, tx: &Tx) -> Levels {
     Levels {
-        connections: dp.conns.len(),
+        connections: dp.conns.count(ConnKind::Tcp) + dp.conns.count(ConnKind::Session),
+        associations: dp.conns.count(ConnKind::Association),
         queue_pairs: dp.qps.len(),
         regions: dp.tables.stags.len(),
         queues_lent: dp.tables.queue_pool.count(),

@@ -12,7 +12,7 @@ use rnic_ipc::control::Transport;
 use rnic_ipc::id::ListenerId;
 use rnic_net::PeerRules;
 use rnic_xsk::Port;
-use userspace_net::{FourTuple, Instant};
+use userspace_net::{ConnId, FourTuple, Instant};
 
 use crate::command::{CommandError, ShardEvent};
 use crate::shard::ctl::Ctl;
@@ -82,6 +82,19 @@ impl Ctl {
             });
         }
         true
+    }
+
+    /// Whether a session is begun by a peer who may not connect (any more) to the listener that it is for.
+    pub(in crate::shard) fn refuses_session<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+    ) -> bool {
+        let Some(conn) = dp.conns.get(id) else {
+            return false;
+        };
+        let (tuple, port) = (conn.tuple, conn.port());
+        self.refuses_peer(dp, (Transport::Sctp, &tuple), port)
     }
 
     /// The rules of the listener there, if there is one.

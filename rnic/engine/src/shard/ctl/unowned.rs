@@ -34,15 +34,24 @@ impl Unowned {
         self.names.push_back(id);
     }
 
-    /// The one that is to give way when so many connections are in the table.
+    /// The one that is to give way when so many connections are in the table. One that may not go now may later.
     pub fn surplus(
         &mut self,
         connections: usize,
         is_unowned: impl Fn(ConnId) -> bool,
+        may_go: impl Fn(ConnId) -> bool,
     ) -> Option<ConnId> {
         if connections <= self.places - self.places / KEPT {
             return None;
         }
-        std::iter::from_fn(|| self.names.pop_front()).find(|id| is_unowned(*id))
+        for _ in 0..self.names.len() {
+            let id = self.names.pop_front()?;
+            match is_unowned(id) {
+                true if may_go(id) => return Some(id),
+                true => self.names.push_back(id),
+                false => {}
+            }
+        }
+        None
     }
 }

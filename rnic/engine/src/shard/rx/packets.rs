@@ -28,7 +28,7 @@ impl<P: Port> RxContext<'_, P> {
         };
         let tuple = received.tuple;
         let assoc = dp.sctp.stack.find(&ends(&tuple));
-        let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
+        let id = assoc.map(|assoc| dp.sctp.sessions.carrier(assoc));
         let (takes, is_way_known) = match id.and_then(|id| dp.conns.get(id)) {
             Some(conn) => (
                 dp.are_of_one_medium(conn.port(), port),
@@ -55,6 +55,10 @@ impl<P: Port> RxContext<'_, P> {
         }
         // Not only by its deadlines: a secret is renewed.
         dp.sctp.stack.advance(dp.now);
+        if dp.sctp.stack.has_events() {
+            // What has ended by that is known to have, before another has its place.
+            ctl.see_to_sessions(dp, tx, None);
+        }
         dp.receive_chunks(&frame, received);
         dp.frames.pool.free(frame);
         ctl.see_to_sessions(dp, tx, Some((&received.path, port)));
@@ -73,8 +77,8 @@ impl<P: Port> Datapath<P> {
         let counters = &mut self.counters;
         let udp = received.udp.map(|ports| ports.source);
         stack.receive(now, local, remote, udp, bytes, |assoc, message| {
-            let Some(session) = sessions.of(assoc) else {
-                return;
+            let Some(session) = sessions.of(assoc, &message) else {
+                return sessions.unplaced(assoc, &message);
             };
             let id = session.id;
             let conn = conns.get_mut(id);

@@ -2,6 +2,16 @@
 
 use rnic_xsk::{Frame, Umem};
 use userspace_net::ConnId;
+use userspace_sctp::AssocId;
+
+/// What a chunk is of.
+#[derive(Clone, Copy, Debug)]
+pub enum ChunkOwner {
+    /// A session.
+    Session(ConnId),
+    /// None, on this association.
+    Association(AssocId),
+}
 
 /// A frame that SCTP keeps until its chunk is acknowledged.
 #[derive(Debug)]
@@ -9,7 +19,7 @@ pub struct ChunkFrame {
     /// Its data is the chunk's user data.
     pub frame: Frame,
     /// Whose it is.
-    pub session: ConnId,
+    pub owner: ChunkOwner,
     umem: Umem,
 }
 
@@ -18,7 +28,16 @@ impl ChunkFrame {
     pub fn new(frame: Frame, session: ConnId, umem: &Umem) -> Self {
         Self {
             frame,
-            session,
+            owner: ChunkOwner::Session(session),
+            umem: umem.clone(),
+        }
+    }
+
+    /// The same of a message that is of no session.
+    pub fn of_association(frame: Frame, assoc: AssocId, umem: &Umem) -> Self {
+        Self {
+            frame,
+            owner: ChunkOwner::Association(assoc),
             umem: umem.clone(),
         }
     }

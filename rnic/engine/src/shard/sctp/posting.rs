@@ -5,13 +5,13 @@
 //! data is the FPDU with the one in place of the other, and without what is behind the ULPDU.
 
 use rnic_proto::mpa::fpdu;
-use rnic_proto::sctp::PPID_SEGMENT;
+use rnic_proto::sctp::{PPID_CONTROL, PPID_SEGMENT};
 use rnic_xsk::{Frame, Umem};
 use userspace_net::{ConnId, Instant};
 use userspace_sctp::{Outgoing, PostError, Stack};
 use userspace_tcp::SendCapacity;
 
-use super::{ChunkFrame, STREAM, Sctp, StreamSession};
+use super::{Association, CONTROL_CHUNKS, ChunkFrame, SEGMENT_CHUNKS, Sctp, StreamSession};
 
 /// Bytes of the DDP-SSN.
 const SSN_LEN: usize = 2;
@@ -22,9 +22,12 @@ const SACK_LEN: usize = 20;
 pub struct SessionPosting<'a> {
     stack: &'a mut Stack<ChunkFrame>,
     session: &'a mut StreamSession,
+    association: &'a mut Association,
     umem: &'a Umem,
     now: Instant,
     send_capacity: SendCapacity,
+    /// Its share of the chunks.
+    chunks: usize,
 }
 
 /// Why a chunk was not posted.
@@ -36,6 +39,9 @@ pub enum NotPosted {
     /// The session takes no segments.
     #[error("the session takes no segments")]
     NoSegments,
+    /// The peer has not said which stream is the session's.
+    #[error("the peer has not said which stream is the session's")]
+    NoStream,
     /// SCTP does not take it.
     #[error(transparent)]
     Sctp(#[from] PostError),
@@ -49,15 +55,21 @@ impl Sctp {
         umem: &'a Umem,
         now: Instant,
     ) -> Option<SessionPosting<'a>> {
-        let session = self.sessions.get_mut(id)?;
+        let (session, association) = self.sessions.with_association(id)?;
         let info = self.stack.info(session.assoc)?;
         let message_max = self.stack.message_max(session.assoc);
+        let sharing = association.sharing(session.posted);
         // Twice the congestion window may be posted: in a recovery what is acknowledged behind a gap is not given
         // back, and new chunks are to go on.
         let window = 2 * info.cwnd + message_max;
-        // One chunk is left for the Terminate.
-        let takes = self.stack.takes_messages(session.assoc);
-        let room = match takes && session.session.may_send_segment() && info.room > 1 {
+        let window = (window / sharing).max(message_max);
+        let chunks = SEGMENT_CHUNKS / sharing;
+        let takes = self.stack.takes_messages(session.assoc) && session.session.may_send_segment();
+        let is_chunk_free = info.room > CONTROL_CHUNKS;
+        if takes && !is_chunk_free && session.posted == 0 {
+            association.wait(id);
+        }
+        let room = match takes && is_chunk_free && session.posted < chunks {
             true => window.saturating_sub(session.posted_bytes),
             false => 0,
         };
@@ -69,10 +81,28 @@ impl Sctp {
         Some(SessionPosting {
             stack: &mut self.stack,
             session,
+            association,
             umem,
             now,
             send_capacity,
+            chunks,
         })
+    }
+
+    /// Posts the user data of a session's control message. The frame, if it is not taken.
+    pub fn post_control(
+        &mut self,
+        id: ConnId,
+        (frame, umem): (Frame, &Umem),
+        now: Instant,
+    ) -> Result<(), (Frame, NotPosted)> {
+        match self.sessions.with_association(id) {
+            None => Err((frame, NotPosted::Sctp(PostError::Gone))),
+            Some((session, association)) => {
+                let chunk = (PPID_CONTROL, frame);
+                session.post((&mut self.stack, association), umem, chunk, now)
+            }
+        }
     }
 }
 
@@ -105,13 +135,15 @@ impl SessionPosting<'_> {
         *place = ssn.0.to_be_bytes();
         frame.set_len(SSN_LEN + ulpdu_len);
         let bytes = frame.len();
-        self.session
-            .post(self.stack, self.umem, (PPID_SEGMENT, frame), self.now)?;
+        let below = (&mut *self.stack, &mut *self.association);
+        let chunk = (PPID_SEGMENT, frame);
+        self.session.post(below, self.umem, chunk, self.now)?;
+        let has_room = self.session.session.may_send_segment()
+            && self.session.posted < self.chunks
+            && self.stack.room(self.session.assoc) > CONTROL_CHUNKS;
         let capacity = &mut self.send_capacity;
         capacity.queued += 1;
-        capacity.room = match self.session.session.may_send_segment()
-            && self.stack.room(self.session.assoc) > 1
-        {
+        capacity.room = match has_room {
             true => capacity.room.saturating_sub(bytes),
             false => 0,
         };
@@ -121,21 +153,27 @@ impl SessionPosting<'_> {
 
 impl StreamSession {
     /// Posts the user data of a chunk. The frame, if it is not taken.
-    pub fn post(
+    fn post(
         &mut self,
-        stack: &mut Stack<ChunkFrame>,
+        (stack, association): (&mut Stack<ChunkFrame>, &mut Association),
         umem: &Umem,
         (protocol, frame): (u32, Frame),
         now: Instant,
     ) -> Result<(), (Frame, NotPosted)> {
         let bytes = frame.len();
+        let Some(stream) = self.stream else {
+            return Err((frame, NotPosted::NoStream));
+        };
         let message = Outgoing {
-            stream: STREAM,
+            stream,
             protocol,
             buffer: ChunkFrame::new(frame, self.id, umem),
         };
         match stack.post(now, self.assoc, message) {
             Ok(()) => {
+                if self.posted == 0 {
+                    association.set_posting(true);
+                }
                 self.posted += 1;
                 self.posted_bytes += bytes;
                 Ok(())

@@ -7,24 +7,26 @@ use userspace_sctp::{AssocId, Message};
 
 use super::segments::{Held, Segments};
 
-/// A DDP Stream Session, and its association.
+/// A DDP Stream Session, and where it is.
 #[derive(Debug)]
 pub struct StreamSession {
     pub id: ConnId,
     pub assoc: AssocId,
-    /// Our end, once its connection is known.
-    pub local: Option<Endpoint>,
+    /// None: the peer's first message will say.
+    pub stream: Option<u16>,
     pub session: Session,
     pub segments: Segments,
-    /// Our Initiate, until the association is there, and whom the peer may be at its further addresses.
+    /// Our Initiate, until the association is there.
     pub initiate: Option<ControlChunk>,
-    pub peers: PeerRules,
+    /// It joined an association that was there for others; until it is answered.
+    pub again: Option<Box<Again>>,
+    /// Nobody on this host has it any more, and its association goes on for others: it is still to be ended by both
+    /// sides.
+    pub is_abandoned: bool,
     /// Nothing more is sent: a Terminate, as soon as it may go.
     pub ending: bool,
     /// The peer broke its rules: only our Terminate is waited for.
     pub broken: bool,
-    /// The association was closed.
-    pub closed: bool,
     /// Chunks that were posted and not acknowledged, and their bytes.
     pub posted: usize,
     pub posted_bytes: usize,
@@ -34,6 +36,18 @@ pub struct StreamSession {
     pub(super) is_heard: bool,
     /// What the peer did that ends the session.
     pub fault: Option<SessionFault>,
+}
+
+/// With what a session begins anew on an association of its own, when the one that it joined goes before it is
+/// answered, or its peer does not take it there.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// Our end of that association: a port that is kept free for it.
+    pub local: Endpoint,
+    pub session: Session,
+    pub initiate: ControlChunk,
+    /// Whom the peer may be at its further addresses.
+    pub peers: PeerRules,
 }
 
 /// Why a session can't go on.
@@ -69,18 +83,18 @@ pub enum Arrival<'a> {
 }
 
 impl StreamSession {
-    pub(super) fn new(id: ConnId, assoc: AssocId, session: Session) -> Self {
+    pub(super) fn new(id: ConnId, assoc: AssocId, stream: Option<u16>, session: Session) -> Self {
         Self {
             id,
             assoc,
-            local: None,
+            stream,
             session,
             segments: Segments::default(),
             initiate: None,
-            peers: PeerRules::default(),
+            again: None,
+            is_abandoned: false,
             ending: false,
             broken: false,
-            closed: false,
             posted: 0,
             posted_bytes: 0,
             consumed: 0,
@@ -154,6 +168,27 @@ impl StreamSession {
         self.fault = None;
         self.broken = true;
         self.consumed += self.segments.clear();
+    }
+
+    /// Nobody on this host has it any more: it is ended in order, if the peer lets us.
+    pub fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.ending = true;
+    }
+
+    /// Whether the peer has heard nothing of it, nor we of it from the peer.
+    pub fn is_unsaid(&self) -> bool {
+        self.initiate.is_some() || !self.session.has_begun()
+    }
+
+    /// Whether more may come of it: then no other session can have its stream.
+    pub fn blocks_stream(&self) -> bool {
+        self.initiate.is_none() && !self.session.is_gone()
+    }
+
+    /// Nothing of it is left, as far as we can know: the peer has ended it, too, or nothing more of that counts.
+    pub fn is_done(&self) -> bool {
+        self.session.is_gone() || self.broken && self.posted == 0
     }
 
     /// Whether a segment that is here has its turn now.

@@ -84,7 +84,7 @@ impl Tx {
     /// How a packet gets to the peer.
     fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
         let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
-        let id = assoc.map(|assoc| dp.sctp.sessions.name(assoc));
+        let id = assoc.map(|assoc| dp.sctp.sessions.carrier(assoc));
         match id.and_then(|id| dp.conns.get(id)) {
             Some(conn) => {
                 let path = conn.path_to(packet.ends.remote.ip())?;

@@ -96,6 +96,7 @@ impl Work {
             path,
             internal_link: None,
             peers: PeerRules::default(),
+            may_share: false,
             mpa,
             private_data: Vec::new(),
         };

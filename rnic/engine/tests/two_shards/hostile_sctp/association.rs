@@ -100,10 +100,10 @@ fn what_is_dropped_ends_nothing() {
     let write = scene.write(0, &[0xee; 8]);
     let message = segment(1, &write);
     let next = scene.duel.peers[HOSTILE].tsn;
-    // Another stream; its TSN is used up.
+    // A stream that there is not; its TSN is used up.
     let mut other = data(next, SEGMENT, &message);
     if let Chunk::Data(data) = &mut other {
-        data.stream = 3;
+        data.stream = 300;
     }
     scene.duel.peers[HOSTILE].tsn = next.next();
     scene.duel.send_chunks(HOSTILE, &[other]);

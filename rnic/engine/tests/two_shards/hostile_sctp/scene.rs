@@ -157,6 +157,7 @@ impl Scene {
         duel.run_for(Duration::from_secs(1));
         let levels = duel.side.shard.levels();
         assert_eq!(levels.connections, 1, "{name}: {levels:?}");
+        assert_eq!(levels.associations, 1, "{name}: {levels:?}");
         assert_eq!(levels.frames_free, duel.side.frames, "{name}: {levels:?}");
         if self.hostile == self.innocent {
             return;
