@@ -331,7 +331,8 @@ pub enum Response {
     },
     /// To [`Request::Connect`].
     Connecting {
-        /// Our address, and the port that was taken.
+        /// Our address, and the port: that which was taken, or over SCTP that of an association which the client has
+        /// to this peer.
         local: SocketAddr,
     },
     /// To [`Request::QueryCounters`]; an empty list is the end.
