@@ -37,7 +37,7 @@ pub struct ShardCounters {
     /// Sessions that were asked for again, on an association of their own, because the one that they joined went or
     /// its peer took no more on it.
     pub sessions_begun_again: u64,
-    /// Messages on streams of associations that no session took, because there are as many as there may be.
+    /// Messages that no session took: there was no place for one, or their stream took none any more.
     pub sessions_unplaced: u64,
     /// Passive connections reset because a listener's backlog was full of Requests.
     pub backlog_full: u64,

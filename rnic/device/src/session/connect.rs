@@ -134,11 +134,12 @@ impl ClientSession {
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         });
-        match self.finish_reservation(reserved, connecting)? {
-            Answer::Connecting { local } => Ok(Response::Connecting { local }),
+        let local = match self.finish_reservation(reserved, connecting)? {
+            Answer::Connecting { local } => local,
             // No other is given.
-            _ => Ok(Response::Connecting { local }),
-        }
+            _ => local,
+        };
+        Ok(Response::Connecting { local })
     }
 
     pub(super) fn accept(

@@ -266,7 +266,8 @@ fn an_error_ends_the_stream_that_it_is_of() {
 #[test]
 fn one_that_joins_too_late_begins_again_on_an_association_of_its_own() {
     let mut again = 0;
-    for seed in seeds(200) {
+    // In few of them it is too late.
+    for seed in (1..=200).chain(seeds(0)) {
         let impairment = if seed % 2 == 0 {
             Impairment::NONE
         } else {

@@ -306,7 +306,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_sctp_messages_unplaced_total",
-        "Messages of sessions for which there was no place.",
+        "Messages that no session took: there was no place for one, or their stream took none any more.",
         &[("", "sessions_unplaced")],
     ),
     one(

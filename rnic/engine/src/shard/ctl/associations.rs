@@ -149,7 +149,9 @@ impl Ctl {
         } = *again;
         let carrier = carrier.and_then(|id| dp.conns.get(id)).unwrap_or(conn);
         let way = (FourTuple { local, remote }, carrier.path, carrier.port());
-        log::debug!("{remote} did not take a further session on an association: one of its own");
+        log::debug!(
+            "{remote} did not take one more session on an association: asking on a new one"
+        );
         // From here on it is nobody's.
         if let Some(slot) = dp.qps.get_mut(qp.0) {
             slot.conn = None;
@@ -192,7 +194,7 @@ impl Ctl {
         true
     }
 
-    /// A session is answered: what was kept to begin again with is not needed.
+    /// A session is answered, or gone: what was kept to begin again with is not needed.
     pub(super) fn release_spare<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
         let session = dp.sctp.sessions.get_mut(id);
         if let Some(again) = session.and_then(|it| it.again.take()) {
@@ -424,10 +426,10 @@ impl Ctl {
         for id in dp.sctp.sessions.on(assoc) {
             // What came before has its turn first: a Terminate says more.
             self.see_to_session(dp, tx, id);
-            if !self.begin_again(dp, tx, id) {
-                let (reason, message) = end(dp, id);
-                self.gone(dp, tx, id, reason, message);
-            }
+            // Then nobody is told, and what is left of it goes all the same.
+            self.begin_again(dp, tx, id);
+            let (reason, message) = end(dp, id);
+            self.gone(dp, tx, id, reason, message);
         }
         let carrier = dp.sctp.sessions.carrier(assoc);
         self.forget(dp, tx, carrier);

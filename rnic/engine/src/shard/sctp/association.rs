@@ -124,6 +124,11 @@ impl Association {
         }
     }
 
+    /// Whether the peer has begun so many sessions before it acknowledged that those before them are over.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.aside.len() >= usize::from(STREAMS)
+    }
+
     /// A session is gone. Its stream is free, or blocked if the peer may still send on it what is the session's.
     pub(super) fn remove(&mut self, session: ConnId, is_blocked: bool) {
         let its = self

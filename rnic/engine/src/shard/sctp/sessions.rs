@@ -206,8 +206,8 @@ impl Sessions {
         self.get_mut(id)
     }
 
-    /// The session that a message came for on a stream; one that the peer begins is added. None: there is no place, or
-    /// the association is being shut down.
+    /// The session that a message came for on a stream; one that the peer begins is added. None: there is no place, the
+    /// association is being shut down, or the stream takes none any more.
     #[inline]
     pub fn of(&mut self, assoc: AssocId, message: &Message<'_>) -> Option<&mut StreamSession> {
         let stream = message.stream;
@@ -233,7 +233,7 @@ impl Sessions {
         }
         let association = self.associate(assoc);
         // What comes behind the end of the last session comes too late.
-        if association.is_closing {
+        if association.is_closing || association.is_overrun() {
             return None;
         }
         association.put_aside(stream);

@@ -226,3 +226,21 @@ fn what_is_dropped_opens_the_window_again() {
     requests(&mut scene);
     assert_session_goes_on(&mut scene, "a window");
 }
+
+/// The same from a peer that acknowledges nothing: only so many are kept.
+#[test]
+fn sessions_whose_end_is_not_acknowledged_are_bounded() {
+    const STREAMS: usize = 32;
+    let mut scene = Scene::new();
+    scene.duel.peers[HOSTILE].answers = false;
+    for _ in 0..500 {
+        send_on(&mut scene, 3, CONTROL, &control(0, INITIATE, b""));
+        send_on(&mut scene, 3, CONTROL, &control(1, END, b""));
+        let levels = scene.duel.side.shard.levels();
+        assert!(levels.connections <= 3 + STREAMS, "{levels:?}");
+    }
+    assert!(requests(&mut scene) > STREAMS / 2);
+    scene.duel.run_for(Duration::from_secs(15));
+    scene.assert_ended(DisconnectReason::TimedOut, "nothing is acknowledged");
+    scene.assert_innocent_unharmed("nothing is acknowledged", &[OPEN]);
+}
