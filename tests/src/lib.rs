@@ -24,6 +24,7 @@ pub mod pair;
 pub mod pattern;
 pub mod peer;
 pub mod programs;
+pub mod sctp_messages;
 pub mod snmp;
 pub mod stream;
 pub mod tool;

@@ -6,16 +6,11 @@ use std::time::Duration;
 
 use rnic_tests::lab::{Command, Family, Host, Lab, LinkOptions, Namespace, Process};
 use rnic_tests::linksim::{Linksim, count};
+use rnic_tests::sctp_messages::{self, Run};
 use rnic_tests::{binary, usrsctp};
 
-/// MiB that each end sends on a link, unless `RNIC_TEST_SCTP_MIB` says otherwise.
-const MIB: usize = 1;
-/// The longest message of ours: one chunk in a packet of 1500 bytes.
-const OURS_MAX: usize = 1432;
-/// And of usrsctp's: up to three fragments.
-const THEIRS_MAX: usize = 4000;
-/// How long an association may take for each MiB.
-const LIMIT_PER_MIB: Duration = Duration::from_secs(30);
+/// The UDP port of both ends: that of RFC 6951 section 6.
+const UDP: u16 = 9899;
 
 /// Two hosts with everything between them but the link, and usrsctp's program.
 struct TestBed {
@@ -24,18 +19,6 @@ struct TestBed {
     theirs: Host,
     usrsctp: PathBuf,
     _lab: Lab,
-}
-
-/// How an association goes, but for its link.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    family: Family,
-    /// We send the INIT.
-    we_connect: bool,
-    /// We end the association.
-    we_end: bool,
-    /// `shutdown` or `abort`.
-    end: &'static str,
 }
 
 impl TestBed {
@@ -52,20 +35,13 @@ impl TestBed {
     }
 
     /// One association. Checks what both ends say of it; packets that ours dropped as malformed.
-    fn run(&self, run: Run, mib: usize) -> u64 {
-        let limit = LIMIT_PER_MIB * u32::try_from(mib).expect("a number of MiB");
-        let messages = ((mib << 20) / (OURS_MAX / 2)).to_string();
-        let (ours_max, theirs_max) = (OURS_MAX.to_string(), THEIRS_MAX.to_string());
-        let end = |ends: bool| if ends { run.end } else { "wait" };
-        let role = |connects: bool| if connects { "connect" } else { "listen" };
-        let address = |host: &Host| host.address(run.family, 0).ip().to_string();
+    fn run(&self, run: Run) -> u64 {
+        let address = |host: &Host| host.address(run.family, 0).ip();
         let (our_address, their_address) = (address(&self.ours), address(&self.theirs));
         let ours = || -> Command {
             let program = binary::example("raw_messages");
             let command = self.ours.namespace.command(program).label("ours");
-            command
-                .args([role(run.we_connect), &our_address, &their_address])
-                .args([&messages, &ours_max, &theirs_max, end(run.we_end)])
+            command.args(run.our_words(our_address, their_address))
         };
         let theirs = || -> Command {
             let command = self
@@ -73,9 +49,7 @@ impl TestBed {
                 .namespace
                 .command(&self.usrsctp)
                 .label("usrsctp");
-            command
-                .args([role(!run.we_connect), &their_address, &our_address])
-                .args([&messages, &theirs_max, &ours_max, end(!run.we_end)])
+            command.args(run.their_words(our_address, their_address))
         };
         let listening = |mut process: Process| -> Process {
             let says = process.says("event=listening", Duration::from_secs(10));
@@ -89,28 +63,13 @@ impl TestBed {
             let ours = listening(ours().spawn());
             (ours, theirs().spawn())
         };
-        let said = ours.says("event=result", limit);
+        let said = ours.says("event=result", run.limit());
         said.unwrap_or_else(|error| panic!("{run:?}: {error}; usrsctp: {}", theirs.stdout()));
         // Ours still answers: the last packet may be lost.
         let theirs = theirs.finish(Duration::from_secs(60)).success().stdout;
         let our_output = ours.stdout();
         ours.kill();
-        let how = |ends: bool| match run.end {
-            "abort" if ends => "aborts",
-            "abort" => "aborted",
-            other => other,
-        };
-        let expected = |ends| {
-            format!(
-                "event=result received={messages} adaptation=1 how={}",
-                how(ends)
-            )
-        };
-        assert!(
-            our_output.contains(&expected(run.we_end)),
-            "{run:?}: {our_output}"
-        );
-        assert!(theirs.contains(&expected(!run.we_end)), "{run:?}: {theirs}");
+        run.assert_done(&our_output, &theirs);
         let (_, malformed) = our_output.trim().rsplit_once('=').expect("a result");
         malformed.parse().expect("a number")
     }
@@ -118,10 +77,11 @@ impl TestBed {
 
 /// Both roles over both versions of IP, over a link with these options. `counter` of linksim's must have counted.
 fn over(name: &str, options: &[&str], counter: &str) -> u64 {
-    let mib = std::env::var("RNIC_TEST_SCTP_MIB");
-    let mib = mib.map_or(MIB, |mib| {
-        mib.parse().expect("RNIC_TEST_SCTP_MIB is a number")
-    });
+    over_with(name, None, options, counter)
+}
+
+/// The same, perhaps in UDP.
+fn over_with(name: &str, udp: Option<u16>, options: &[&str], counter: &str) -> u64 {
     let test_bed = TestBed::new(name);
     let mut malformed = 0;
     for family in Family::ALL {
@@ -133,8 +93,10 @@ fn over(name: &str, options: &[&str], counter: &str) -> u64 {
                 we_connect,
                 we_end: true,
                 end: "shutdown",
+                udp,
+                mib: sctp_messages::mib(),
             };
-            malformed += test_bed.run(run, mib);
+            malformed += test_bed.run(run);
             let report = link.stop();
             for way in ["to_right", "to_left"] {
                 assert!(
@@ -159,8 +121,10 @@ fn either_end_sets_up_and_either_shuts_down_or_aborts() {
                     we_connect,
                     we_end,
                     end,
+                    udp: None,
+                    mib: 1,
                 };
-                assert_eq!(test_bed.run(run, 1), 0, "{run:?}: malformed packets");
+                assert_eq!(test_bed.run(run), 0, "{run:?}: malformed packets");
             }
         }
     }
@@ -169,6 +133,12 @@ fn either_end_sets_up_and_either_shuts_down_or_aborts() {
 #[test]
 fn messages_of_all_sizes_arrive_over_a_clean_link() {
     let malformed = over("sctp-clean", &["--delay=500us"], "forwarded");
+    assert_eq!(malformed, 0);
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_in_udp() {
+    let malformed = over_with("sctp-in-udp", Some(UDP), &["--delay=500us"], "forwarded");
     assert_eq!(malformed, 0);
 }
 

@@ -1,7 +1,8 @@
 //! One association over a raw socket: both ends send unordered messages, and check those of the other.
 //!
-//!     raw_messages listen|connect LOCAL REMOTE COUNT LONGEST LONGEST-OF-OTHER shutdown|abort|wait
+//!     raw_messages listen|connect LOCAL REMOTE COUNT LONGEST LONGEST-OF-OTHER shutdown|abort|wait [UDP-PORT]
 //!
+//! With UDP-PORT its packets are in UDP (RFC 6951), both ends on that port, over a UDP socket.
 //! `tests/interop/sctp/messages.c` does the same over usrsctp. Needs root. One process of its kind may run in a network
 //! namespace, because each answers every INIT. After the association's end it answers the peer until it is killed.
 
@@ -18,7 +19,7 @@ use rustix::net::{
     send, socket_with,
 };
 use userspace_net::Instant;
-use userspace_sctp::{AssocId, Config, Ends, Event, Message, Outgoing, Stack};
+use userspace_sctp::{AssocId, Config, Ends, Event, Message, Outgoing, Route, Stack};
 
 const PORT: u16 = 4791;
 const STREAMS: u32 = 16;
@@ -29,9 +30,20 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [role, local, remote, count, own_max, other_max, end] = words.as_slice() else {
+    let [
+        role,
+        local,
+        remote,
+        count,
+        own_max,
+        other_max,
+        end,
+        udp @ ..,
+    ] = words.as_slice()
+    else {
         return Err("seven arguments are needed: the source's first lines have them".into());
     };
+    let udp: Option<u16> = udp.first().map(|port| port.parse()).transpose()?;
     let (local, remote): (IpAddr, IpAddr) = (local.parse()?, remote.parse()?);
     let listens = role == "listen";
     let exchange = Exchange {
@@ -47,15 +59,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
     let config = Config {
         adaptation: Some(DDP),
+        udp_port: udp,
         ..Config::default()
     };
     let mut node = Node {
         stack: Stack::new(config, secret, Instant::ZERO),
-        socket: raw_socket(local, remote)?,
+        socket: socket(local, remote, udp)?,
         start: std::time::Instant::now(),
-        ends: Ends {
-            local: SocketAddr::new(local, PORT),
-            remote: SocketAddr::new(remote, PORT),
+        route: Route {
+            ends: Ends {
+                local: SocketAddr::new(local, PORT),
+                remote: SocketAddr::new(remote, PORT),
+            },
+            udp,
         },
         id: None,
         exchange,
@@ -63,25 +79,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         over: None,
     };
     if listens {
-        node.stack.listen(node.ends.local)?;
+        node.stack.listen(node.route.ends.local)?;
         println!("event=listening port={PORT}");
     } else {
-        node.ends.local.set_port(PORT + 1);
-        node.stack.connect(Instant::ZERO, node.ends)?;
+        node.route.ends.local.set_port(PORT + 1);
+        node.stack.connect(Instant::ZERO, node.route)?;
     }
     node.run(end)
 }
 
-/// A socket of SCTP packets between two addresses, whatever their ports.
-fn raw_socket(local: IpAddr, remote: IpAddr) -> Result<OwnedFd, Errno> {
+/// A socket of SCTP packets between two addresses, whatever their ports, or of UDP packets between a port of both.
+fn socket(local: IpAddr, remote: IpAddr, udp: Option<u16>) -> Result<OwnedFd, Errno> {
     let family = match local {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
     };
+    let (kind, protocol) = match udp {
+        Some(_) => (SocketType::DGRAM, ipproto::UDP),
+        None => (SocketType::RAW, ipproto::SCTP),
+    };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(family, SocketType::RAW, flags, Some(ipproto::SCTP))?;
-    bind(&socket, &SocketAddr::new(local, 0))?;
-    connect(&socket, &SocketAddr::new(remote, 0))?;
+    let socket = socket_with(family, kind, flags, Some(protocol))?;
+    let port = udp.unwrap_or(0);
+    bind(&socket, &SocketAddr::new(local, port))?;
+    connect(&socket, &SocketAddr::new(remote, port))?;
     Ok(socket)
 }
 
@@ -129,7 +150,7 @@ struct Node {
     stack: Stack<Vec<u8>>,
     socket: OwnedFd,
     start: std::time::Instant,
-    ends: Ends,
+    route: Route,
     /// Once it is established.
     id: Option<AssocId>,
     exchange: Exchange,
@@ -191,7 +212,7 @@ impl Node {
         let Self {
             stack,
             exchange,
-            ends,
+            route: Route { ends, udp },
             ..
         } = self;
         let mut is_busy = false;
@@ -204,16 +225,16 @@ impl Node {
             };
             is_busy = true;
             // A raw socket of IPv4 shows the IP header too.
-            let header = match ends.local {
-                SocketAddr::V4(_) => usize::from(buffer[0] & 15) * 4,
-                SocketAddr::V6(_) => 0,
+            let header = match (ends.local, *udp) {
+                (SocketAddr::V4(_), None) => usize::from(buffer[0] & 15) * 4,
+                _ => 0,
             };
             let mut came = None;
             stack.receive(
                 now,
                 ends.local.ip(),
                 ends.remote.ip(),
-                None,
+                *udp,
                 &buffer[header..len],
                 |id, got| {
                     exchange.check(&got);
@@ -272,6 +293,8 @@ impl Node {
         let mut is_busy = false;
         while let Some(out) = self.stack.poll_transmit(now, &mut packet) {
             is_busy = true;
+            let to = out.udp.map(|ports| ports.destination);
+            assert_eq!(to, self.route.udp, "the peer's UDP port");
             match send(&self.socket, &packet[..out.len], SendFlags::empty()) {
                 // Lost, as on a link that is full.
                 Err(Errno::AGAIN | Errno::NOBUFS) => break,

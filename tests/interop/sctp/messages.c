@@ -1,6 +1,7 @@
 /*
  * sctp-messages: one association over usrsctp, without DDP. Both ends send COUNT unordered messages, and check
- * those of the other. userspace-sctp/examples/raw_messages.rs does the same over userspace-sctp.
+ * those of the other. With UDP-PORT packets are in UDP (RFC 6951), both ends on that port.
+ * userspace-sctp/examples/raw_messages.rs does the same over userspace-sctp.
  */
 #include "llp.h"
 
@@ -77,9 +78,9 @@ static void send_some(void)
 int main(int words, char **word)
 {
     setvbuf(stdout, 0, _IOLBF, 0);
-    if (words != 8) {
+    if (words != 8 && words != 9) {
         fprintf(stderr, "usage: sctp-messages listen|connect LOCAL REMOTE COUNT LONGEST LONGEST-OF-OTHER "
-                        "shutdown|abort|wait\n");
+                        "shutdown|abort|wait [UDP-PORT]\n");
         return 2;
     }
     listens = !strcmp(word[1], "listen");
@@ -95,6 +96,7 @@ int main(int words, char **word)
     options.out_streams = options.in_streams = STREAMS;
     options.adaptation = DDP;
     options.fragments = true;
+    options.udp = words == 9 ? (uint16_t)strtoul(word[8], 0, 0) : 0;
     llp_open(&options);
     bool ending = false;
     while (!over) {

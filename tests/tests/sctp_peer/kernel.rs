@@ -9,15 +9,11 @@ use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::interop::Interop;
 use rnic_tests::lab::Family;
 use rnic_tests::peer::Job;
+use rnic_tests::sctp_messages::{self, Run};
 use rnic_tests::{binary, usrsctp, wait};
 
 use super::homes::Homes;
 use super::{LIMIT, PORT, UDP, in_udp, side};
-
-/// Messages each way, and the longest: one chunk of ours, up to three fragments of the kernel's.
-const MESSAGES: &str = "1500";
-const OURS_MAX: &str = "1432";
-const THEIRS_MAX: &str = "4000";
 
 struct Stand {
     interop: Interop,
@@ -36,11 +32,15 @@ impl Stand {
         Self { interop, context }
     }
 
-    /// From here on both have their packets in UDP (RFC 6951).
-    fn go_in_udp(&mut self) {
+    /// From here on the kernel has its packets in UDP (RFC 6951).
+    fn kernel_goes_in_udp(&self) {
         let keys = ["udp_port", "encap_port"].map(|key| format!("net.sctp.{key}={UDP}"));
         let line = format!("sysctl -w {}", keys.join(" "));
         let _ = self.interop.peer.run(&line).success();
+    }
+
+    /// And so has the RNIC.
+    fn rnic_goes_in_udp(&mut self) {
         let options = DaemonOptions {
             mode: Some("native"),
             ..in_udp()
@@ -63,10 +63,6 @@ impl Stand {
         }
     }
 
-    fn ours(&self, family: Family) -> String {
-        self.interop.host.address(family, 0).ip().to_string()
-    }
-
     fn theirs(&self, family: Family) -> String {
         self.interop.peer.address(family, 0).ip().to_string()
     }
@@ -80,47 +76,59 @@ impl Stand {
     }
 
     /// Both send messages; one ends by SHUTDOWN or ABORT.
-    fn messages(&self, family: Family, we_connect: bool, we_end: bool, end: &str) {
-        let (ours, theirs) = (self.ours(family), self.theirs(family));
-        let role = |connects: bool| if connects { "connect" } else { "listen" };
-        let ends = |ends: bool| if ends { end } else { "wait" };
-        let line = format!(
-            "/host/sctp-messages-kernel {} {theirs} {ours} {MESSAGES} {THEIRS_MAX} {OURS_MAX} {}",
-            role(!we_connect),
-            ends(!we_end)
-        );
-        let namespace = &self.interop.host.namespace;
-        let command = namespace.command(binary::example("raw_messages"));
-        let command = command.args([role(we_connect), &ours, &theirs]).args([
-            MESSAGES,
-            OURS_MAX,
-            THEIRS_MAX,
-            ends(we_end),
-        ]);
-        let (mut ours, theirs) = if we_connect {
+    fn messages(&self, run: Run) {
+        let Interop { host, peer, .. } = &self.interop;
+        let (ours, theirs) = (host.address(run.family, 0), peer.address(run.family, 0));
+        let (ours, theirs) = (ours.ip(), theirs.ip());
+        let words = run.their_words(ours, theirs).join(" ");
+        let line = format!("/host/sctp-messages-kernel {words}");
+        let command = host.namespace.command(binary::example("raw_messages"));
+        let command = command.args(run.our_words(ours, theirs));
+        let (mut ours, theirs) = if run.we_connect {
             let theirs = self.listening(&line);
             (command.spawn(), theirs)
         } else {
             let mut ours = command.spawn();
             let says = ours.says("event=listening", LIMIT);
             says.unwrap_or_else(|error| panic!("{error}"));
-            (ours, self.interop.peer.start(&line))
+            (ours, peer.start(&line))
         };
-        let said = ours.says("event=result", LIMIT);
+        let said = ours.says("event=result", run.limit());
         said.unwrap_or_else(|error| panic!("{error}; the kernel: {}", theirs.stdout()));
         // Ours still answers: the last packet may be lost.
         let theirs = theirs.finish(LIMIT).success().stdout;
         let output = ours.stdout();
         ours.kill();
-        let how = |ends: bool| match end {
-            "abort" if ends => "aborts",
-            "abort" => "aborted",
-            other => other,
-        };
-        for (output, ends) in [(&output, we_end), (&theirs, !we_end)] {
-            let how = how(ends);
-            let expected = format!("event=result received={MESSAGES} adaptation=1 how={how}");
-            assert!(output.contains(&expected), "{expected}: {output}");
+        run.assert_done(&output, &theirs);
+    }
+
+    /// Either sends the INIT, and either ends. Those that end by SHUTDOWN send as much as `RNIC_TEST_SCTP_MIB` says.
+    fn all_messages(&self, cases: &mut Cases, how: &str, udp: Option<u16>) {
+        for family in Family::ALL {
+            for (we_connect, we_end, end) in [
+                (true, true, "shutdown"),
+                (false, true, "abort"),
+                (true, false, "abort"),
+                (false, false, "shutdown"),
+            ] {
+                let mib = match end {
+                    "shutdown" => sctp_messages::mib(),
+                    _ => 1,
+                };
+                let run = Run {
+                    family,
+                    we_connect,
+                    we_end,
+                    end,
+                    udp,
+                    mib,
+                };
+                let who = |we: bool| if we { "we" } else { "the kernel" };
+                let (connects, ends) = (who(we_connect), who(we_end));
+                let name =
+                    format!("messages{how}, {family:?}, INIT by {connects}, {end} by {ends}");
+                cases.run(name, || self.messages(run));
+            }
         }
     }
 
@@ -190,19 +198,7 @@ impl Stand {
 fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
     let mut stand = Stand::new();
     let mut cases = Cases::new("Linux's SCTP");
-    for family in Family::ALL {
-        for (we_connect, we_end, end) in [
-            (true, true, "shutdown"),
-            (false, true, "abort"),
-            (true, false, "abort"),
-            (false, false, "shutdown"),
-        ] {
-            let who = |we: bool| if we { "we" } else { "the kernel" };
-            let (connects, ends) = (who(we_connect), who(we_end));
-            let name = format!("messages, {family:?}, INIT by {connects}, {end} by {ends}");
-            cases.run(name, || stand.messages(family, we_connect, we_end, end));
-        }
-    }
+    stand.all_messages(&mut cases, "", None);
     stand.ddp(&mut cases, PORT + 10, "");
     for (family, port) in [(Family::V4, PORT + 30), (Family::V6, PORT + 32)] {
         for (we_begin, who) in [(true, "we begin"), (false, "the kernel begins")] {
@@ -211,7 +207,9 @@ fn linuxs_sctp_and_ours_carry_each_others_messages_and_sessions() {
             cases.run(name, || stand.loses_an_address(family, port, we_begin));
         }
     }
-    stand.go_in_udp();
+    stand.kernel_goes_in_udp();
+    stand.all_messages(&mut cases, " in UDP", Some(UDP));
+    stand.rnic_goes_in_udp();
     stand.ddp(&mut cases, PORT + 20, " in UDP");
     cases.finish();
 }
