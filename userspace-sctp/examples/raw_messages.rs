@@ -76,6 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         id: None,
         exchange,
         posted: 0,
+        message_max: usize::MAX,
         over: None,
     };
     if listens {
@@ -156,6 +157,8 @@ struct Node {
     exchange: Exchange,
     /// Messages of ours that the peer has not acknowledged.
     posted: usize,
+    /// The longest message that may be posted, once the path's MTU has changed.
+    message_max: usize,
     /// How the association ended.
     over: Option<String>,
 }
@@ -259,6 +262,10 @@ impl Node {
                 Event::Closed => self.over = Some("shutdown".to_owned()),
                 Event::Aborted(_) => self.over = Some("aborted".to_owned()),
                 Event::Failed(failure) => self.over = Some(format!("\"{failure}\"")),
+                Event::MtuChanged { message_max } => {
+                    println!("event=mtu message_max={message_max}");
+                    self.message_max = message_max;
+                }
                 other => println!("event=other what=\"{other:?}\""),
             }
         }
@@ -274,10 +281,15 @@ impl Node {
         };
         let exchange = &mut self.exchange;
         while (exchange.sent as usize) < exchange.seen.len() && self.stack.room(id) > 0 {
+            let buffer = message(exchange.listens, exchange.sent, exchange.own_max);
+            // Two timeouts in a row look like a black hole of the path. A probe shows that it is none.
+            if buffer.len() > self.message_max {
+                break;
+            }
             let outgoing = Outgoing {
                 stream: (exchange.sent % STREAMS) as u16,
                 protocol: exchange.sent,
-                buffer: message(exchange.listens, exchange.sent, exchange.own_max),
+                buffer,
             };
             let posted = self.stack.post(now, id, outgoing);
             posted.map_err(|refused| refused.error)?;
