@@ -169,12 +169,12 @@ fn ours_first(flow: Flow, direction: Direction) -> Flow {
     match direction {
         Direction::Out => flow,
         Direction::In => Flow {
-            protocol: flow.protocol,
             source: flow.destination,
             destination: flow.source,
             ports: flow
                 .ports
                 .map(|(source, destination)| (destination, source)),
+            ..flow
         },
     }
 }

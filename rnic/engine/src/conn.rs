@@ -3,6 +3,7 @@
 
 mod bounce;
 mod early;
+mod flow_owners;
 mod inbound;
 mod list;
 mod parked_frames;
@@ -13,7 +14,7 @@ mod table;
 mod tests;
 mod ways;
 
-use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
@@ -21,6 +22,7 @@ use userspace_net::{FourTuple, Instant};
 use userspace_tcp::{ConnId, TIMESTAMPS_LEN};
 
 pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE, Placed};
+pub(crate) use flow_owners::{FlowOwners, OwnFlows};
 #[cfg(test)]
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, NewRange, SLICES_MAX};
@@ -216,6 +218,14 @@ impl Conn {
     /// Whether frames of its own go to the peer: a session's are its association's.
     pub fn has_ways(&self) -> bool {
         self.kind != ConnKind::Session
+    }
+
+    /// What its frames carry.
+    pub fn transport(&self) -> Transport {
+        match self.kind {
+            ConnKind::Tcp => Transport::Tcp,
+            ConnKind::Association | ConnKind::Session => Transport::Sctp,
+        }
     }
 
     /// The port that its frames came from last.

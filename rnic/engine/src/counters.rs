@@ -2,7 +2,7 @@
 //! its place while the program runs.
 
 use rnic_net::{DropReason, ListOwner, ReassemblyCounters};
-use rnic_xsk::PortStatistics;
+use rnic_xsk::{HandoverStatistics, PortStatistics};
 use userspace_sctp::Counters as SctpCounters;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
@@ -162,9 +162,9 @@ pub(crate) fn named(
     shard: &ShardCounters,
     reassembly: &ReassemblyCounters,
     qp: &QpCounters,
-    (tcp, streams): (&TcpCounters, &ConnCounters),
-    sctp: &SctpCounters,
+    (tcp, streams, sctp): (&TcpCounters, &ConnCounters, &SctpCounters),
     levels: &Levels,
+    (handover, unentered): (&HandoverStatistics, u64),
     ports: impl Iterator<Item = PortStatistics>,
 ) -> Vec<(String, u64)> {
     let mut out = Vec::new();
@@ -213,6 +213,11 @@ pub(crate) fn named(
     for (name, value) in reassembly.named() {
         put(name, value);
     }
+    put("handover_given", handover.given);
+    put("handover_taken", handover.taken);
+    put("handover_full", handover.full);
+    put("handover_no_frame", handover.no_frame);
+    put("flows_unentered", unentered);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);
     put("memory_faults", shard.memory_faults);

@@ -27,6 +27,7 @@ mod names;
 mod receive;
 mod rx;
 mod sctp;
+mod siblings;
 mod tx;
 
 use std::os::fd::BorrowedFd;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::QpNum;
-use rnic_xsk::{FramePool, Port, Umem};
+use rnic_xsk::{FramePool, HandoverStatistics, Port, Umem};
 use userspace_net::{Instant, earlier};
 #[cfg(doc)]
 use userspace_tcp::Stack;
@@ -50,6 +51,7 @@ use ctl::{Client, Ctl};
 use datapath::Datapath;
 pub use loopback::untagged_mtu;
 use rx::Rx;
+pub use siblings::{SHARDS_MAX, Siblings};
 use tx::Tx;
 
 /// Doorbells taken from one client before the next gets its turn.
@@ -108,6 +110,12 @@ impl<P: Port> Shard<P> {
     /// Sets the sink that is told which flows are known. Called before the first command.
     pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
         self.dp.conns.tell_flows(flows);
+    }
+
+    /// Its interface has other shards, and this is its place among them. Called before the first command.
+    pub fn join(&mut self, siblings: Siblings) {
+        self.dp.conns.tell_siblings(siblings.own_flows());
+        self.dp.siblings = Some(siblings);
     }
 
     /// Does what there is to do now, within bounds, and says whether there was anything: then poll
@@ -254,6 +262,9 @@ impl<P: Port> Shard<P> {
             for port in &mut self.dp.ports {
                 port.prepare_sleep(&mut self.dp.frames.pool);
             }
+            if let Some(siblings) = &mut self.dp.siblings {
+                siblings.handover().prepare_sleep();
+            }
         } else {
             self.wake_up();
         }
@@ -267,14 +278,28 @@ impl<P: Port> Shard<P> {
         }
     }
 
-    /// The descriptors of the ports: readable when frames came. A port without one must be polled.
+    /// The descriptors of the ports and of what siblings hand over: readable when frames came.
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.dp.ports.iter().filter_map(Port::poll_fd)
+        let siblings = self.dp.siblings.iter();
+        let ports = self.dp.ports.iter().filter_map(Port::poll_fd);
+        ports.chain(siblings.filter_map(Siblings::poll_fd))
+    }
+
+    /// Whether a port has no descriptor: then it must be polled.
+    pub fn has_blind_port(&self) -> bool {
+        let mut ports = self.dp.ports.iter();
+        ports.any(|port| port.poll_fd().is_none())
     }
 
     /// The ports, for their statistics.
     pub fn ports(&self) -> &[P] {
         &self.dp.ports
+    }
+
+    /// What it handed over to other shards of its interface, and they to it.
+    pub fn handover(&self) -> HandoverStatistics {
+        let siblings = self.dp.siblings.as_ref();
+        siblings.map(Siblings::statistics).unwrap_or_default()
     }
 
     /// How much longer the owner should poll before it lets go of the link for good, so that no peer is

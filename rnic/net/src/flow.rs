@@ -18,6 +18,8 @@ pub struct Flow {
     /// The ports of both in the same order; none in fragments behind the first, which have no
     /// header of it.
     pub ports: Option<(u16, u16)>,
+    /// It is a fragment of a packet, the first or another.
+    pub is_fragment: bool,
 }
 
 /// The flow of a frame with TCP or SCTP over IPv4 or IPv6; nothing of others, and of those whose IP header
@@ -42,6 +44,7 @@ pub fn flow(frame: &[u8]) -> Option<Flow> {
         source: ip.source,
         destination: ip.destination,
         ports,
+        is_fragment: ip.part.is_some(),
     })
 }
 

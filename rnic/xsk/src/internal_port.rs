@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::channel::{Bell, Queue};
 use crate::error::XskError;
 use crate::frame::Frame;
 use crate::packet::Packet;
@@ -18,15 +19,8 @@ use crate::port::{Port, PortStatistics};
 use crate::send_queue::{Fate, SendQueue};
 use crate::umem::{ChunkSize, Umem};
 
-mod bell;
-#[cfg_attr(loom, path = "internal_port/modelled.rs")]
-mod event_fd;
 #[cfg(all(test, loom))]
 mod models;
-mod queue;
-
-use bell::Bell;
-use queue::Queue;
 
 /// One end of an internal link, before a device has it.
 #[derive(Debug)]
@@ -62,9 +56,9 @@ struct Direction {
     /// The link's memory.
     umem: Umem,
     /// Under way, oldest first.
-    sent: Queue,
+    sent: Queue<Frame>,
     /// Received, and free again.
-    returned: Queue,
+    returned: Queue<Frame>,
     bell: Bell,
 }
 

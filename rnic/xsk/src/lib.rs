@@ -29,9 +29,11 @@
 
 #![deny(unsafe_code)]
 
+mod channel;
 mod device_port;
 mod error;
 mod frame;
+mod handover;
 mod internal_port;
 mod kernel_feature;
 mod memory_port;
@@ -49,6 +51,7 @@ mod xsk_port;
 pub use device_port::DevicePort;
 pub use error::{Request, XskError};
 pub use frame::Frame;
+pub use handover::{Handover, HandoverStatistics};
 pub use internal_port::{InternalEnd, InternalPort};
 pub use kernel_feature::KernelFeature;
 pub use memory_port::{MemoryPort, MemoryWire};

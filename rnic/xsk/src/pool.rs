@@ -138,6 +138,31 @@ impl FramePool {
         packet.into_frames().for_each(|frame| self.free(frame));
     }
 
+    /// Makes a packet of another pool's frames this pool's own: `give_back` gets a free frame of this pool for each of
+    /// its frames. When too few are free it gets those of the packet themselves, which is lost.
+    pub(crate) fn exchange_for(
+        &mut self,
+        packet: Packet,
+        mut give_back: impl FnMut(Frame),
+    ) -> Option<Packet> {
+        let chunk = self.chunk.bytes();
+        let singles = packet
+            .frames()
+            .filter(|frame| frame.is_own_single(chunk))
+            .count();
+        let wide = packet.frames().count() - singles;
+        if self.single.len() < singles || self.wide.len() < wide {
+            packet.into_frames().for_each(give_back);
+            return None;
+        }
+        let single = self.single.drain(self.single.len() - singles..);
+        let wide = self.wide.drain(self.wide.len() - wide..);
+        single
+            .chain(wide)
+            .for_each(|frame| give_back(emptied(frame)));
+        Some(packet)
+    }
+
     /// How many frames of one chunk are free.
     #[inline]
     pub fn available(&self) -> usize {
@@ -158,21 +183,32 @@ impl FramePool {
         self.single.len() + self.wide.len() * self.chunk.chunks()
     }
 
-    /// Takes up to `count` frames of each kind out into a pool of their own: each shard has one.
-    pub fn split(&mut self, count: usize) -> FramePool {
-        let from = |frames: &Vec<Frame>| frames.len().saturating_sub(count);
-        let mut part = FramePool {
-            umem: self.umem,
-            chunk: self.chunk,
-            narrow: self.narrow,
-            single: Vec::with_capacity(self.single.capacity()),
-            wide: Vec::with_capacity(self.wide.capacity()),
-            returned: Vec::with_capacity(self.returned.capacity()),
+    /// Even shares of the frames of each kind, for so many shards, each with a pool of its own. What is left over is in
+    /// the first ones.
+    ///
+    /// # Panics
+    ///
+    /// When `shards` is 0.
+    pub fn shares(mut self, shards: usize) -> Vec<FramePool> {
+        let most = (self.single.len(), self.wide.len());
+        let share = |left: usize| {
+            let take = |frames: &mut Vec<Frame>, most: usize| {
+                let mut part = Vec::with_capacity(most);
+                part.extend(frames.drain(frames.len() - frames.len() / left..));
+                part
+            };
+            FramePool {
+                umem: self.umem,
+                chunk: self.chunk,
+                narrow: self.narrow,
+                single: take(&mut self.single, most.0),
+                wide: take(&mut self.wide, most.1),
+                returned: Vec::with_capacity(most.0 + most.1),
+            }
         };
-        let at = (from(&self.single), from(&self.wide));
-        part.single.extend(self.single.drain(at.0..));
-        part.wide.extend(self.wide.drain(at.1..));
-        part
+        let mut shares: Vec<_> = (1..=shards).rev().map(share).collect();
+        shares.reverse();
+        shares
     }
 }
 

@@ -1,5 +1,5 @@
-//! What two threads share of an internal link: the processor's atomics and a lock, or loom's, which runs a
-//! model through every order in which they can take effect (`scripts/loom`).
+//! What two threads share of an internal link or a handover: the processor's atomics and a lock, or loom's. With
+//! loom's a model is run through every order in which they can take effect (`scripts/loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Mutex;

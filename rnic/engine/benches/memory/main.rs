@@ -1,7 +1,8 @@
-//! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in memory. Beside them,
-//! what the processor needs for the CRC and the copy alone, without and with the checksum.
+//! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in memory. Or as many
+//! threads as each host has shards. Beside them, what the processor needs for the CRC and the copy alone, without and with the checksum.
 //!
 //!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2
+//!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2 --shards 2
 //!     memory idle   --seconds 2
 //!     memory bare   --bytes 1460 --seconds 2
 //!     memory verified --bytes 1460 --seconds 2
@@ -16,6 +17,7 @@ mod bare;
 mod interleaver;
 mod options;
 mod pair;
+mod places;
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../../tests/shared/random.rs"]
 mod random;

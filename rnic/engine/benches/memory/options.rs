@@ -9,7 +9,7 @@ pub const SPAN: usize = 1 << 20;
 
 pub const USAGE: &str = "use: memory engine|idle|bare|verified [--operation write|send|read] [--bytes N] \
     [--mtu N] [--in-flight N] [--queue-pairs N] [--markers] [--no-crc] [--interleave N] [--window N] \
-    [--warm-up N] [--seconds N | --messages N]";
+    [--warm-up N] [--shards N] [--seconds N | --messages N]";
 
 pub enum Case {
     Engine,
@@ -29,6 +29,8 @@ pub struct Options {
     pub interleave: Option<usize>,
     /// Receive window of each connection, in bytes.
     pub window: Option<u32>,
+    /// Shards of each host, each with its own thread, queue pairs and link.
+    pub shards: usize,
     pub markers: bool,
     pub crc: bool,
     /// Messages before anything is counted.
@@ -63,6 +65,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
         queue_pairs: 1,
         interleave: None,
         window: None,
+        shards: 1,
         markers: false,
         crc: true,
         warm_up: 4,
@@ -82,6 +85,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<(Case, Options), Str
             "--queue-pairs" => options.queue_pairs = number()?.max(1) as usize,
             "--interleave" => options.interleave = Some(number()?.max(1) as usize),
             "--window" => options.window = Some(number()?.max(1) as u32),
+            "--shards" => options.shards = number()?.max(1) as usize,
             "--warm-up" => options.warm_up = number()?,
             "--seconds" => {
                 let seconds = words.next().and_then(|word| word.parse().ok());

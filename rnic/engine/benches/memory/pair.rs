@@ -4,25 +4,25 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::rc::Rc;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
+use rnic_engine::shard::Shard;
 use rnic_ipc::control::{MarkerUse, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
-use rnic_xsk::{ChunkSize, MemoryPort, Umem};
+use rnic_xsk::MemoryPort;
 use userspace_net::Instant;
 
 use crate::interleaver::Interleaver;
 use crate::options::{Options, SPAN, Until};
+use crate::places::{self, Place};
 use crate::side::{DEPTH, MEMORY, Rings, Side, SideConfig};
 use crate::timed_port::{TimedPort, look};
 
-/// Frames of each host, and on the wire each way.
-const FRAMES: u32 = 2048;
+/// Frames on the wire each way.
 const WIRE: usize = 256;
-/// The source port of the first connection; the others have those after it.
-const FIRST_PORT: u16 = 20_000;
 /// Polls, of a virtual microsecond each, until what was delayed has been sent.
 const QUIET_AFTER: u32 = 100_000;
 /// Polls with nothing to do before the time is looked at.
@@ -35,6 +35,7 @@ pub struct Pair {
     /// What is between their ports, if those are not joined directly.
     interleaver: Option<Interleaver>,
     clock: Clock,
+    first_port: u16,
     qps: Vec<(QpNum, QpNum)>,
 }
 
@@ -87,31 +88,81 @@ fn poll_uncounted(side: &mut Side<TimedPort>, now: Instant) {
 /// Polls a host.
 type Poll = fn(&mut Side<TimedPort>, Instant);
 
+/// The time of all threads' engines is added up.
 pub fn run(options: &Options) {
-    let mut pair = Pair::new(options);
+    let mut hosts = [(); 2].map(|()| places::of_host(options).into_iter());
+    let pairs: Vec<_> = (0..options.shards)
+        .map(|_| hosts.each_mut().map(|places| places.next().unwrap()))
+        .collect();
+    let ready = Barrier::new(options.shards);
+    let begin = std::time::Instant::now();
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let mut pairs = pairs.into_iter();
+        let first = pairs.next();
+        let others: Vec<_> = pairs
+            .map(|places| scope.spawn(|| run_pair(options, places, &ready, begin)))
+            .collect();
+        let first = first.map(|places| run_pair(options, places, &ready, begin));
+        let others = others.into_iter().map(|thread| thread.join().unwrap());
+        first.into_iter().chain(others).collect()
+    });
+    let started = all.iter().map(|one| one.started).min().unwrap();
+    let ended = all.iter().map(|one| one.ended).max().unwrap();
+    let done: u64 = all.iter().map(|one| one.done).sum();
+    let time = |of: fn(&Spent) -> Duration| all.iter().map(|one| of(&one.spent)).sum::<Duration>();
+    println!(
+        "{{\"case\":\"engine\",\"bytes\":{},\"messages\":{done},\"nanoseconds\":{},\
+        \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
+        done * options.bytes as u64,
+        (ended - started).as_nanos(),
+        time(|spent| spent.sender).as_nanos(),
+        time(|spent| spent.receiver).as_nanos(),
+    );
+}
+
+/// What one thread did.
+struct Outcome {
+    done: u64,
+    spent: Spent,
+    /// Since all began.
+    started: Duration,
+    ended: Duration,
+}
+
+/// One shard of each host.
+fn run_pair(
+    options: &Options,
+    places: [Place; 2],
+    ready: &Barrier,
+    begin: std::time::Instant,
+) -> Outcome {
+    let mut pair = Pair::new(options, places);
     pair.work(options, Until::Done(options.warm_up), [poll_uncounted; 2]);
     for spent in &pair.link {
         spent.set(Duration::ZERO);
     }
-    let start = std::time::Instant::now();
-    let (done, spent) = pair.work(options, options.until, [poll_sender, poll_receiver]);
-    let nanoseconds = start.elapsed().as_nanos();
+    ready.wait();
+    let started = begin.elapsed();
+    let (done, mut spent) = pair.work(options, options.until, [poll_sender, poll_receiver]);
+    let ended = begin.elapsed();
     if let Some(interleaver) = &pair.interleaver {
         interleaver.assert_took_turns();
     }
     let [link_a, link_b] = [0, 1].map(|of| pair.link[of].get());
-    println!(
-        "{{\"case\":\"engine\",\"bytes\":{},\"messages\":{done},\"nanoseconds\":{nanoseconds},\
-        \"sender_nanoseconds\":{},\"receiver_nanoseconds\":{}}}",
-        done * options.bytes as u64,
-        spent.sender.saturating_sub(link_a).as_nanos(),
-        spent.receiver.saturating_sub(link_b).as_nanos(),
-    );
+    spent.sender = spent.sender.saturating_sub(link_a);
+    spent.receiver = spent.receiver.saturating_sub(link_b);
+    Outcome {
+        done,
+        spent,
+        started,
+        ended,
+    }
 }
 
 /// Polls of hosts that are connected and have nothing to do: each counts as a message.
 pub fn run_idle(options: &Options) {
-    let mut pair = Pair::new(options);
+    let places = [(); 2].map(|()| places::of_host(options).remove(0));
+    let mut pair = Pair::new(options, places);
     pair.work(options, Until::Done(options.warm_up), [poll_uncounted; 2]);
     for _ in 0..QUIET_AFTER {
         let now = pair.now();
@@ -165,15 +216,14 @@ fn rings_for(options: &Options) -> Rings {
 }
 
 impl Pair {
-    fn new(options: &Options) -> Self {
-        let chunk = ChunkSize::for_mtu(options.mtu).unwrap();
-        let (umem_a, pool_a) = Umem::heap(FRAMES, chunk);
-        let (umem_b, pool_b) = Umem::heap(FRAMES, chunk);
+    fn new(options: &Options, [place_a, place_b]: [Place; 2]) -> Self {
+        let first_port = place_a.first_port;
+        let (umem_a, umem_b) = (place_a.umem.clone(), place_b.umem.clone());
         let (port_a, port_b, interleaver) = match options.interleave {
             Some(segments) => {
                 let umems = [&umem_a, &umem_b];
                 let (a, b, between) =
-                    Interleaver::new(umems, WIRE, segments, FIRST_PORT, options.queue_pairs);
+                    Interleaver::new(umems, WIRE, segments, first_port, options.queue_pairs);
                 (a, b, Some(between))
             }
             None => {
@@ -181,10 +231,10 @@ impl Pair {
                 (a, b, None)
             }
         };
-        let frames = umem_a.frames();
         let rings = rings_for(options);
         let mut link = Vec::new();
-        let mut host = |number: u8, port: MemoryPort, pool| {
+        let mut host = |number: u8, port: MemoryPort, place: Place| {
+            let frames = place.pool.free_chunks();
             let mut config = SideConfig::default().shard;
             config.tcp.timestamps = false;
             if let Some(window) = options.window {
@@ -195,14 +245,17 @@ impl Pair {
             config.limits.queue_pairs = options.queue_pairs + 16;
             let (port, spent) = TimedPort::new(port);
             link.push(spent);
-            let shard = rnic_engine::shard::Shard::new(config, pool, vec![port], Instant::ZERO);
+            let mut shard = Shard::new(config, place.pool, vec![port], Instant::ZERO);
+            if let Some(siblings) = place.siblings {
+                shard.join(siblings);
+            }
             let address = format!("198.18.0.{number}:7174").parse().unwrap();
             let mut side = Side::over(number, address, shard, None, frames, rings);
             side.mtu = options.mtu;
             side.depth = depth(options) as u32;
             side
         };
-        let (a, b) = (host(1, port_a, pool_a), host(2, port_b, pool_b));
+        let (a, b) = (host(1, port_a, place_a), host(2, port_b, place_b));
         let mut pair = Self {
             a,
             b,
@@ -212,6 +265,7 @@ impl Pair {
                 Until::Lasted(_) => Clock::Real(std::time::Instant::now()),
                 Until::Done(_) => Clock::Virtual(Cell::new(0)),
             },
+            first_port,
             qps: Vec::new(),
         };
         let now = pair.now();
@@ -250,7 +304,7 @@ impl Pair {
     fn connect(&mut self, number: usize, mpa: MpaOptions) {
         let (qp_a, qp_b) = (self.a.create_qp(), self.b.create_qp());
         let path = self.a.path_to(&self.b);
-        let port = FIRST_PORT + number as u16;
+        let port = self.first_port + number as u16;
         let (remote, now) = (self.b.address, self.now());
         self.a
             .connect(qp_a, port, remote, path, mpa, b"", now)

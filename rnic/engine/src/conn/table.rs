@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use userspace_net::FourTuple;
 use userspace_tcp::ConnId;
 
+use super::OwnFlows;
 use super::{Conn, ConnKind, Phase};
 
 /// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
@@ -24,6 +25,10 @@ pub(crate) struct ConnTable {
     /// By kind.
     counts: [usize; 3],
     flows: Option<Box<dyn KnownFlows>>,
+    /// Where other shards of the interface look whose a segment is, if there are any.
+    own: Option<OwnFlows>,
+    /// Flows that had no place there.
+    pub unentered: u64,
 }
 
 impl ConnTable {
@@ -33,12 +38,31 @@ impl ConnTable {
             slots: Vec::with_capacity(capacity),
             counts: [0; 3],
             flows: None,
+            own: None,
+            unentered: 0,
         }
     }
 
     /// Sets the sink that is told which flows are known. Called before the first connection.
     pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
         self.flows = Some(flows);
+    }
+
+    /// Sets where other shards of the interface look. Called before the first connection.
+    pub fn tell_siblings(&mut self, own: OwnFlows) {
+        self.own = Some(own);
+    }
+
+    /// The peer of this connection has these addresses, too.
+    pub fn add_ways(&mut self, id: ConnId, others: impl Iterator<Item = IpAddr>) {
+        let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        if conn.id == id {
+            disown(self.own.as_ref(), conn);
+            conn.add_ways(others);
+            self.unentered += own(self.own.as_ref(), conn);
+        }
     }
 
     /// The peer of this connection has shown that it owns the address that its SYN came from. Before that,
@@ -110,10 +134,12 @@ impl ConnTable {
             enter(&mut self.flows, &mut conn);
         }
         self.counts[conn.kind as usize] += 1;
+        self.unentered += own(self.own.as_ref(), &conn);
         let before = self.slots[index].replace(conn);
         if let Some(before) = &before {
             self.counts[before.kind as usize] -= 1;
             leave(&mut self.flows, before);
+            disown(self.own.as_ref(), before);
         }
         before
     }
@@ -144,6 +170,7 @@ impl ConnTable {
         let conn = slot.take_if(|conn| conn.id == id)?;
         self.counts[conn.kind as usize] -= 1;
         leave(&mut self.flows, &conn);
+        disown(self.own.as_ref(), &conn);
         Some(conn)
     }
 }
@@ -161,5 +188,22 @@ fn leave(flows: &mut Option<Box<dyn KnownFlows>>, conn: &Conn) {
     {
         flows.leave(&conn.tuple);
         conn.confirmed().for_each(|tuple| flows.leave(&tuple));
+    }
+}
+
+/// Enters a connection's flows for other shards; says how many had no place.
+fn own(own: Option<&OwnFlows>, conn: &Conn) -> u64 {
+    let (Some(own), true) = (own, conn.has_ways()) else {
+        return 0;
+    };
+    let ways = conn.ways();
+    let refused = ways.filter(|(tuple, _)| !own.enter(conn.transport(), tuple));
+    refused.count() as u64
+}
+
+fn disown(own: Option<&OwnFlows>, conn: &Conn) {
+    if let Some(own) = own.filter(|_| conn.has_ways()) {
+        let ways = conn.ways();
+        ways.for_each(|(tuple, _)| own.leave(conn.transport(), &tuple));
     }
 }

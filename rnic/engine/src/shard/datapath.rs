@@ -15,6 +15,7 @@ use super::client_stats::ClientStats;
 use super::config::ShardConfig;
 use super::loopback::Loopback;
 use super::sctp::{ChunkFrame, ChunkOwner, Sctp};
+use super::siblings::Siblings;
 use crate::capture::Captures;
 use crate::command::Timeouts;
 use crate::conn::{ConnTable, Frames, ParkedFrames};
@@ -35,6 +36,8 @@ pub(super) struct Datapath<P> {
     pub interface_ports: usize,
     /// One port more: this host's own addresses.
     pub loopback: Loopback,
+    /// And one more, where the interface has several shards.
+    pub siblings: Option<Siblings>,
     pub frames: Frames,
     /// TCP.
     pub stack: Stack<Frame>,
@@ -114,6 +117,7 @@ impl<P: Port> Datapath<P> {
                 queue_pool: QueuePool::default(),
             },
             loopback: Loopback::new(&umem),
+            siblings: None,
             counters: ShardCounters::default(),
             captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             now,
@@ -148,6 +152,9 @@ impl<P: Port> Datapath<P> {
     pub fn refill(&mut self) {
         for port in &mut self.ports {
             port.refill(&mut self.frames.pool);
+        }
+        if let Some(siblings) = &mut self.siblings {
+            siblings.handover().take_back(&mut self.frames.pool);
         }
     }
 

@@ -6,6 +6,7 @@ use userspace_net::Instant;
 use super::Shard;
 use super::loopback::LOOPBACK;
 use super::rx::{LateClock, RECEIVE_BATCH, RxContext};
+use super::siblings::SIBLINGS;
 
 /// Batches taken from one port before the next port is served: as many as a receive ring has frames. A poll
 /// must empty the ring. For 64 ACKs a sender produces as much as triggers the next 64. So frames that a poll leaves
@@ -33,6 +34,9 @@ impl<P: Port> Shard<P> {
         // What the links brought may have made one end of a loopback transmit: that waits for the next poll.
         if loops {
             worked |= self.receive_from(LOOPBACK, 1, clock);
+        }
+        if self.dp.siblings.is_some() {
+            worked |= self.exchange_with_siblings(clock);
         }
         worked
     }
@@ -65,10 +69,22 @@ impl<P: Port> Shard<P> {
         worked
     }
 
+    /// Takes what siblings handed over, and wakes those who sleep and were handed over something.
+    #[inline(never)]
+    fn exchange_with_siblings(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let worked = self.receive_from(SIBLINGS, 1, clock);
+        if let Some(siblings) = &mut self.dp.siblings {
+            siblings.handover().flush();
+        }
+        worked
+    }
+
     /// Hands the batch that came from a port to the receive path.
     // By itself, so that a poll that finds nothing has nothing of it.
     #[inline(never)]
     fn receive_batch(&mut self, port: usize, clock: LateClock<'_>) {
+        // What was handed over came over the interface, whichever queue is another shard's.
+        let port = if port == SIBLINGS { 0 } else { port };
         self.rx.receive_batch(&mut RxContext {
             dp: &mut self.dp,
             tx: &mut self.tx,

@@ -20,6 +20,7 @@ use userspace_net::Instant;
 
 use super::ctl::Ctl;
 use super::datapath::Datapath;
+use super::siblings::SIBLINGS;
 use super::tx::Tx;
 use crate::prefetch::{fetch_first, fetch_line};
 use classify::{Arrived, Classifier, Predicted};
@@ -90,11 +91,15 @@ impl Rx {
         attempts: u32,
         now: impl Fn() -> Instant,
     ) -> usize {
-        let (pool, batch) = (&mut dp.frames.pool, &mut self.batch);
+        let batch = &mut self.batch;
         let Some(port) = dp.ports.get_mut(port) else {
-            // What loops was seen by captures when it was transmitted.
-            return dp.loopback.receive(batch, RECEIVE_BATCH);
+            // Captures have seen it: what loops when it was transmitted, what was handed over where it came.
+            return match port {
+                SIBLINGS => dp.take_handed_over(batch, RECEIVE_BATCH),
+                _ => dp.loopback.receive(batch, RECEIVE_BATCH),
+            };
         };
+        let pool = &mut dp.frames.pool;
         let count = port.receive_within(attempts, pool, batch, RECEIVE_BATCH);
         if count > 0 && !dp.captures.is_empty() {
             let now = now().max(dp.now);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
-use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
+use rnic_engine::shard::{Shard, ShardConfig, Siblings, untagged_mtu};
 use rnic_ipc::control::{Access, QpAttributes, Transport};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
@@ -92,31 +92,52 @@ impl Settings {
         }
     }
 
-    /// Frames for its MTU.
-    pub fn memory(&self) -> (Umem, FramePool) {
-        let chunk = ChunkSize::for_mtu(self.shard.path_defaults.mtu).unwrap();
-        Umem::heap(self.frames, chunk)
+    /// Frames for its MTU, and nobody beside it.
+    pub fn place(&self) -> Place {
+        let (umem, pool) = Umem::heap(self.frames, self.chunk());
+        Place {
+            umem,
+            pool,
+            links: Vec::new(),
+            siblings: None,
+        }
+    }
+
+    pub fn chunk(&self) -> ChunkSize {
+        ChunkSize::for_mtu(self.shard.path_defaults.mtu).unwrap()
     }
 }
 
+/// Where a node is: its frames, and who is beside it on its host.
+pub struct Place {
+    pub umem: Umem,
+    /// Its share of the frames.
+    pub pool: FramePool,
+    /// Ends of internal links to other nodes.
+    pub links: Vec<InternalEnd>,
+    /// Other nodes are shards of the same interface.
+    pub siblings: Option<Siblings>,
+}
+
 impl Node {
-    /// Node number `index`, with [its memory](Settings::memory) and ends of internal links to other nodes.
-    pub fn new(
-        index: usize,
-        settings: Settings,
-        (umem, pool): (Umem, FramePool),
-        links: Vec<InternalEnd>,
-    ) -> Self {
+    /// Node number `index` in [its place](Settings::place).
+    pub fn new(index: usize, settings: Settings, place: Place) -> Self {
+        let Place {
+            umem,
+            pool,
+            links,
+            siblings,
+        } = place;
         let mtu = settings.shard.path_defaults.mtu;
         let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
         let (doorbells, engine) = doorbells();
         let ports = vec![DevicePort::Queue(port)];
         let mut node = Self {
+            frames: pool.free_chunks(),
             shard: Shard::new(settings.shard, pool, ports, Instant::ZERO),
             wire,
             address: format!("198.18.0.{}:{PORT}", index + 1).parse().unwrap(),
             arena: Arc::new(SharedMemory::private(ARENA).unwrap()),
-            frames: umem.frames(),
             mac: [2, 0, 0, 0, 0, index as u8],
             mtu,
             loopback_mtu: untagged_mtu(umem.frame_capacity()),
@@ -127,6 +148,9 @@ impl Node {
             next_qp: 0,
             woken: Vec::new(),
         };
+        if let Some(siblings) = siblings {
+            node.shard.join(siblings);
+        }
         for (link, end) in links.into_iter().enumerate() {
             node.must(Command::SetInternalLink { link, end });
         }

@@ -1,16 +1,19 @@
 //! RNICs of one host that are joined by internal links, beside the wire: the way that a stream goes over, sleep
-//! and wake-up, shards that don't run for a while, and one that is gone.
+//! and wake-up, shards that don't run for a while, and one that is gone. And nodes that are shards of one interface:
+//! frames for one come to another, too.
 
 use std::time::Duration;
 
-use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
+use rnic_engine::shard::{Shard, ShardConfig, Siblings, untagged_mtu};
 use rnic_net::Path;
 use rnic_xsk::{ChunkSize, InternalEnd, Port, Umem};
 use rustix::event::{PollFd, PollFlags};
 use userspace_net::Instant;
 
 use crate::memory::Party;
-use crate::node::{Node, Settings};
+use crate::node::{Node, Place, Settings};
+use crate::random::Random;
+use crate::run::Size;
 use crate::simulation::{Simulation, Validity};
 use crate::stream::Life;
 
@@ -19,10 +22,12 @@ const OVER_LINKS: u64 = 700;
 /// The longest that a shard does not run.
 const LONGEST_HALT: u64 = 3_000_000;
 
-/// The first nodes, so many, which are those of one host; each two of them have a link.
+/// The first nodes, so many, which are those of one host; each two of them have a link. Or they are the shards of one
+/// interface.
 pub struct Host {
     joined: usize,
-    /// How many frames each link holds in each direction.
+    siblings: usize,
+    /// How many frames each link holds in each direction, or packets each way from a shard to another.
     depth: u32,
     states: Vec<State>,
     /// One shard is gone.
@@ -45,26 +50,27 @@ enum Sleep {
 }
 
 impl Host {
-    pub fn new(nodes: usize, joined: usize, depth: u32) -> Self {
+    pub fn new(size: Size, depth: u32) -> Self {
         let state = State {
             sleep: Sleep::Awake,
             halted_until: Instant::ZERO,
         };
         Self {
-            joined,
+            joined: size.joined,
+            siblings: size.siblings,
             depth,
-            states: vec![state; nodes],
+            states: vec![state; size.nodes],
             gone: None,
         }
     }
 
-    /// There is no link.
+    /// No node has others beside it.
     pub fn is_empty(&self) -> bool {
-        self.joined == 0
+        self.joined + self.siblings == 0
     }
 
     fn has(&self, node: usize) -> bool {
-        node < self.joined
+        node < self.joined.max(self.siblings)
     }
 
     /// The number that the link to one node has at another.
@@ -73,28 +79,48 @@ impl Host {
     }
 
     /// The nodes of a simulation, joined.
-    pub fn nodes(&self, settings: Vec<Settings>) -> Vec<Node> {
-        let memories: Vec<_> = settings.iter().map(Settings::memory).collect();
-        let mut links: Vec<Vec<InternalEnd>> = memories.iter().map(|_| Vec::new()).collect();
+    pub fn nodes(&self, settings: Vec<Settings>, random: &mut Random) -> Vec<Node> {
+        let mut places: Vec<_> = settings.iter().map(Settings::place).collect();
         for a in 0..self.joined {
             for b in a + 1..self.joined {
-                let frame_bytes = [a, b].map(|node| memories[node].0.frame_capacity());
+                let frame_bytes = [a, b].map(|node| places[node].umem.frame_capacity());
                 let (to_b, to_a) = InternalEnd::pair(frame_bytes, self.depth).unwrap();
-                links[a].push(to_b);
-                links[b].push(to_a);
+                places[a].links.push(to_b);
+                places[b].links.push(to_a);
             }
         }
-        let parts = settings.into_iter().zip(memories).zip(links).enumerate();
+        if self.siblings > 0 {
+            self.make_siblings(&settings, &mut places, random);
+        }
+        let parts = settings.into_iter().zip(places).enumerate();
         parts
-            .map(|(index, ((settings, memory), links))| Node::new(index, settings, memory, links))
+            .map(|(index, (settings, place))| Node::new(index, settings, place))
             .collect()
+    }
+
+    /// Has the first nodes be shards of one interface: their frames are of one UMEM.
+    fn make_siblings(&self, settings: &[Settings], places: &mut [Place], random: &mut Random) {
+        let count = self.siblings;
+        let frames = settings[0].frames * count as u32;
+        let (umem, pool) = Umem::heap(frames, settings[0].chunk());
+        let secret = [random.next() as u8; 16];
+        let siblings = Siblings::among(count, 32 * count, self.depth as usize, secret).unwrap();
+        let shares = pool.shares(count).into_iter().zip(siblings);
+        for (place, (pool, siblings)) in places.iter_mut().zip(shares) {
+            *place = Place {
+                umem: umem.clone(),
+                pool,
+                links: Vec::new(),
+                siblings: Some(siblings),
+            };
+        }
     }
 }
 
 impl Simulation {
     /// By which way a new stream goes: over the wire, or over the link that joins its nodes.
     pub fn choose_way(&mut self, from: usize, to: usize) -> bool {
-        let joined = from != to && self.host.has(from) && self.host.has(to);
+        let joined = from != to && from.max(to) < self.host.joined;
         joined && self.random.chance(OVER_LINKS)
     }
 
@@ -111,21 +137,24 @@ impl Simulation {
         (link, path)
     }
 
-    /// Frames that a node's links brought, or brought for nothing.
+    /// Frames that a node's links or siblings brought, or brought for nothing.
     fn came_by_links(&self, node: usize) -> u64 {
-        let links = &self.nodes[node].shard.ports()[1..];
-        let statistics = links.iter().map(Port::statistics);
-        statistics.map(|it| it.received + it.receive_no_frame).sum()
+        let shard = &self.nodes[node].shard;
+        let statistics = shard.ports()[1..].iter().map(Port::statistics);
+        let by_links: u64 = statistics.map(|it| it.received + it.receive_no_frame).sum();
+        let siblings = shard.handover();
+        by_links + siblings.taken + siblings.no_frame
     }
 
-    /// Frames that links lost, because they or their receiver had no space.
+    /// Frames that links and siblings lost, because they or their receiver had no space.
     pub fn lost_by_links(&self) -> u64 {
+        let siblings = self.nodes.iter().map(|node| node.shard.handover());
+        let by_siblings: u64 = siblings.map(|it| it.full + it.no_frame).sum();
         let ports = self.nodes.iter().map(|node| node.shard.ports());
         let links = ports.flat_map(|ports| ports.get(1..).unwrap_or(&[]));
         let statistics = links.map(Port::statistics);
-        statistics
-            .map(|it| it.send_dropped + it.receive_no_frame)
-            .sum()
+        let by_links = statistics.map(|it| it.send_dropped + it.receive_no_frame);
+        by_siblings + by_links.sum::<u64>()
     }
 
     pub fn is_gone(&self, node: usize) -> bool {
@@ -179,7 +208,7 @@ impl Simulation {
     pub fn disturb(&mut self) {
         let node = self.random.below(self.nodes.len() as u64) as usize;
         match self.random.below(20) {
-            0 => self.leave(node),
+            0 if self.host.joined > 0 => self.leave(node),
             _ => {
                 let time = Duration::from_micros(1 + self.random.below(LONGEST_HALT));
                 let time = time / [1, 30, 1000][self.random.below(3) as usize];

@@ -38,12 +38,14 @@ use run::Size;
 const TWO: Size = Size {
     nodes: 2,
     joined: 0,
+    siblings: 0,
     streams: 3,
     actions: 120,
 };
 const EIGHT: Size = Size {
     nodes: 8,
     joined: 0,
+    siblings: 0,
     streams: 10,
     actions: 160,
 };
@@ -51,6 +53,16 @@ const EIGHT: Size = Size {
 const JOINED: Size = Size {
     nodes: 4,
     joined: 3,
+    siblings: 0,
+    streams: 6,
+    actions: 140,
+};
+
+/// Three shards of one interface, and another host.
+const SIBLINGS: Size = Size {
+    nodes: 4,
+    joined: 0,
+    siblings: 3,
     streams: 6,
     actions: 140,
 };
@@ -60,6 +72,8 @@ const SEEDS_OF_TWO: u64 = 10_000;
 const SEEDS_OF_EIGHT: u64 = 2_000;
 /// And of those with interfaces that are joined by internal links.
 const SEEDS_OF_JOINED: u64 = 2_000;
+/// And of those with several shards for an interface.
+const SEEDS_OF_SIBLINGS: u64 = 2_000;
 
 /// Names the seed that failed.
 struct Named(String);
@@ -105,6 +119,8 @@ parts! {
     eight_rnics_part_4: "eight_rnics" EIGHT SEEDS_OF_EIGHT 3 of 4,
     joined_rnics_part_1: "joined_rnics" JOINED SEEDS_OF_JOINED 0 of 2,
     joined_rnics_part_2: "joined_rnics" JOINED SEEDS_OF_JOINED 1 of 2,
+    sibling_shards_part_1: "sibling_shards" SIBLINGS SEEDS_OF_SIBLINGS 0 of 2,
+    sibling_shards_part_2: "sibling_shards" SIBLINGS SEEDS_OF_SIBLINGS 1 of 2,
 }
 
 /// What the programs are to reach, by the counters of those who notice.
@@ -159,6 +175,18 @@ const REACHED_BY_LINKS: [&str; 6] = [
     "queue_pairs_reset",
 ];
 
+/// What those of several shards for an interface are to reach.
+const REACHED_BY_SIBLINGS: [&str; 8] = [
+    "streams_over_sctp",
+    "bytes_placed_early",
+    "handover_given",
+    "handover_taken",
+    "handover_full",
+    "ip_fragments_reassembled",
+    "shards_woken_by_links",
+    "shards_halted",
+];
+
 fn assert_reached(size: Size, seeds: std::ops::Range<u64>, names: &[&str]) {
     let mut sums = BTreeMap::new();
     for seed in seeds {
@@ -179,6 +207,7 @@ fn assert_reached(size: Size, seeds: std::ops::Range<u64>, names: &[&str]) {
 fn the_programs_reach_what_they_are_for() {
     assert_reached(TWO, 1..400, &REACHED);
     assert_reached(JOINED, 1..100, &REACHED_BY_LINKS);
+    assert_reached(SIBLINGS, 1..200, &REACHED_BY_SIBLINGS);
 }
 
 #[test]
@@ -186,10 +215,8 @@ fn a_seed_replays_exactly() {
     for seed in 1..20 {
         assert_eq!(run::run(seed, TWO), run::run(seed, TWO), "seed {seed}");
         assert_eq!(run::run(seed, EIGHT), run::run(seed, EIGHT), "seed {seed}");
-        assert_eq!(
-            run::run(seed, JOINED),
-            run::run(seed, JOINED),
-            "seed {seed}"
-        );
+        for size in [JOINED, SIBLINGS] {
+            assert_eq!(run::run(seed, size), run::run(seed, size), "seed {seed}");
+        }
     }
 }

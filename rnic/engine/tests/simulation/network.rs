@@ -46,11 +46,22 @@ pub struct Network {
     damaged: Vec<u16>,
     /// Initiators' ports of the streams that go over an internal link.
     kept_out: BTreeSet<u16>,
+    /// The first nodes, so many, are shards of one interface: a frame may come to each of them.
+    siblings: usize,
+    /// So many of a thousand frames to one of them come to another.
+    astray: u64,
 }
 
 impl Network {
-    pub fn new(nodes: usize, manners: Manners, random: Random) -> Self {
+    pub fn new(nodes: usize, siblings: usize, manners: Manners, random: Random) -> Self {
+        let mut random = random;
+        let astray = match siblings {
+            0 => 0,
+            _ => random.below(1000),
+        };
         Self {
+            siblings,
+            astray,
             manners,
             random,
             flying: (0..nodes).map(|_| BinaryHeap::new()).collect(),
@@ -116,9 +127,27 @@ impl Network {
         if to >= self.flying.len() {
             return;
         }
+        let to = self.queue(to, &frame);
         for (delay, frame) in self.manners.impairment.fates(&mut self.random, &frame) {
             self.sent += 1;
             self.flying[to].push(Reverse((now + delay, self.sent, frame)));
+        }
+    }
+
+    /// The shard to which a frame for a node comes. What begins a connection comes to the right one: there it is from
+    /// then on. All fragments of a packet come to one.
+    fn queue(&mut self, to: usize, frame: &[u8]) -> usize {
+        if to >= self.siblings || tcp_frames::begins(frame) {
+            return to;
+        }
+        if rnic_net::flow(frame).is_some_and(|flow| flow.is_fragment) {
+            // The sum of its addresses: no fragment of one packet has others.
+            let sum: usize = frame[..12].iter().map(|byte| usize::from(*byte)).sum();
+            return sum % self.siblings;
+        }
+        match self.random.chance(self.astray) {
+            true => self.random.below(self.siblings as u64) as usize,
+            false => to,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Size {
     pub nodes: usize,
     /// How many of them are of one host, and joined by internal links.
     pub joined: usize,
+    /// How many of them are shards of one interface.
+    pub siblings: usize,
     pub streams: u64,
     pub actions: u64,
 }
@@ -187,7 +189,9 @@ impl Simulation {
         for window in 0..self.windows.len() {
             self.remove_window(window);
         }
-        for (who, node) in self.nodes.iter().enumerate() {
+        for (who, node) in self.nodes.iter_mut().enumerate() {
+            // Frames that siblings gave for others come back with the next poll.
+            node.shard.poll(self.now);
             node.assert_empty(who);
         }
         debug_assert!(

@@ -130,25 +130,27 @@ impl Simulation {
             let most = if random.chance(800) { 1500 } else { 11_502 };
             576 + random.below(most - 576 + 1) as u32
         };
-        let mtus: Vec<_> = (0..nodes).map(|_| mtu()).collect();
+        let mut mtus: Vec<_> = (0..nodes).map(|_| mtu()).collect();
+        let of_siblings = mtus[0];
+        mtus[..size.siblings].fill(of_siblings);
         let settings: Vec<_> = mtus
             .into_iter()
             .enumerate()
             .map(|(index, mtu)| settings(index, mtu, &mut random))
             .collect();
-        let depth = match size.joined {
+        let depth = match size.joined + size.siblings {
             0 => 1,
             _ => 1 << (1 + random.below(8)),
         };
-        let host = Host::new(nodes, size.joined, depth);
-        let nodes = host.nodes(settings);
+        let host = Host::new(size, depth);
+        let nodes = host.nodes(settings, &mut random);
         Self {
             memories: nodes
                 .iter()
                 .map(|node| Memory::new(node.arena.clone()))
                 .collect(),
             due: vec![true; nodes.len()],
-            network: Network::new(nodes.len(), manners, Random::new(!seed)),
+            network: Network::new(nodes.len(), size.siblings, manners, Random::new(!seed)),
             host,
             regions: Vec::new(),
             windows: Vec::new(),

@@ -55,6 +55,23 @@ pub fn ports(frame: &[u8]) -> Option<[u16; 2]> {
     Some([found.tuple.remote.port, found.tuple.local.port])
 }
 
+/// Whether a frame may begin a connection or association where it comes: a SYN, an INIT, or the COOKIE ECHO that brings
+/// back what the INIT's receiver did not keep.
+pub fn begins(frame: &[u8]) -> bool {
+    const INIT: u8 = 1;
+    const COOKIE_ECHO: u8 = 10;
+    let Ok(found) = rnic_net::parse(frame, &PathDefaults::new(MTU_MAX)) else {
+        return false;
+    };
+    match found.tcp() {
+        Some(segment) => Segment::parse(&frame[segment]).is_ok_and(|segment| {
+            let flags = segment.header.flags;
+            flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
+        }),
+        None => matches!(frame[found.data][12], INIT | COOKIE_ECHO),
+    }
+}
+
 impl Parts {
     fn write(&self, header: TcpHeader, payload: &[u8]) -> Vec<u8> {
         let headers = self.path.headers_len(self.tuple.remote.addr) + header.header_len();

@@ -19,11 +19,17 @@ fn a_segment_and_each_of_its_fragments_tell_their_ends_and_the_first_its_ports()
             source: tuple.local.addr,
             destination: tuple.remote.addr,
             ports: Some((tuple.local.port, tuple.remote.port)),
+            is_fragment: false,
         };
         assert_eq!(flow(&frame), Some(expected));
         for (number, fragment) in cut(&frame, &path, 1280, 1).iter().enumerate() {
             let ports = expected.ports.filter(|_| number == 0);
-            assert_eq!(flow(fragment), Some(Flow { ports, ..expected }));
+            let expected = Flow {
+                ports,
+                is_fragment: true,
+                ..expected
+            };
+            assert_eq!(flow(fragment), Some(expected));
         }
     }
 }

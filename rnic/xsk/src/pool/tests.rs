@@ -25,15 +25,40 @@ fn every_frame_is_given_once_and_comes_back_empty() {
 }
 
 #[test]
-fn a_split_pool_shares_no_frame() {
-    let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
-    let mut other = pool.split(3);
-    assert_eq!((pool.available(), other.available()), (5, 3));
-    let all = std::iter::from_fn(|| pool.alloc()).chain(std::iter::from_fn(|| other.alloc()));
-    let mut indexes: Vec<_> = all.map(|frame| frame.index()).collect();
-    indexes.sort_unstable();
-    indexes.dedup();
-    assert_eq!(indexes.len(), umem.frames());
+fn shares_are_even_in_both_kinds_and_have_no_frame_in_common() {
+    for chunk in [ChunkSize::Bytes2048, ChunkSize::Bytes16384] {
+        let (umem, pool) = Umem::heap(64, chunk);
+        let all = pool.free_chunks();
+        let mut shares = pool.shares(3);
+        for bytes in [100, umem.frame_capacity()] {
+            let counts: Vec<_> = shares.iter().map(|it| it.available_for(bytes)).collect();
+            assert!(
+                counts
+                    .iter()
+                    .all(|it| counts[2] <= *it && *it <= counts[2] + 1),
+                "{counts:?}"
+            );
+        }
+        assert_eq!(
+            shares
+                .iter()
+                .map(crate::FramePool::free_chunks)
+                .sum::<usize>(),
+            all
+        );
+        let frames = |pool: &mut crate::FramePool| -> Vec<usize> {
+            let wide = umem.frame_capacity();
+            let kinds =
+                [100, wide].map(|bytes| std::iter::from_fn(|| pool.alloc_for(bytes)).collect());
+            let all: [Vec<crate::Frame>; 2] = kinds;
+            all.iter().flatten().map(crate::Frame::index).collect()
+        };
+        let mut indexes: Vec<_> = shares.iter_mut().flat_map(frames).collect();
+        let count = indexes.len();
+        indexes.sort_unstable();
+        indexes.dedup();
+        assert_eq!(indexes.len(), count);
+    }
 }
 
 #[test]

@@ -60,8 +60,8 @@ fn data_moves_within_its_chunk_in_both_directions() {
 
 #[test]
 fn frames_of_two_threads_are_used_at_the_same_time() {
-    let (umem, mut pool) = Umem::heap(64, ChunkSize::Bytes2048);
-    let mut halves = [pool.split(32), pool];
+    let (umem, pool) = Umem::heap(64, ChunkSize::Bytes2048);
+    let mut halves = pool.shares(2);
     std::thread::scope(|scope| {
         for (mark, pool) in (1..).zip(&mut halves) {
             let umem = umem.clone();

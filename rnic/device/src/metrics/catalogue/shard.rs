@@ -96,6 +96,21 @@ pub const SHARD: &[Family] = &[
         &[("", "macroflow_reductions")],
     ),
     one(
+        "rnic_handovers_total",
+        "Packets handed over between the shards of an interface, by what became of them.",
+        &[
+            (r#"result="given""#, "handover_given"),
+            (r#"result="taken""#, "handover_taken"),
+            (r#"result="full""#, "handover_full"),
+            (r#"result="no_frame""#, "handover_no_frame"),
+        ],
+    ),
+    one(
+        "rnic_flows_unentered_total",
+        "Connections whose segments other shards of the interface can't hand over: their table had no place.",
+        &[("", "flows_unentered")],
+    ),
+    one(
         "rnic_unsendable_segments_total",
         "Segments that could not be sent: no way is known, or the headers don't fit.",
         &[("", "unsendable")],

@@ -37,9 +37,8 @@ impl Ctl {
         });
         let others: Vec<_> = stack.paths(assoc).collect();
         let others = others.iter().filter(|path| path.remote != first);
-        if let Some(conn) = dp.conns.get_mut(id) {
-            conn.add_ways(others.clone().map(|path| path.remote));
-        }
+        let further = others.clone().map(|path| path.remote);
+        dp.conns.add_ways(id, further);
         for path in others.filter(|path| path.is_confirmed) {
             dp.conns.confirmed(id, path.remote);
         }

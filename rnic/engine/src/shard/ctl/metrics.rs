@@ -8,6 +8,7 @@ use crate::conn::ConnKind;
 use crate::counters::{self, Levels};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
+use crate::shard::siblings::Siblings;
 use crate::shard::tx::Tx;
 
 /// How much of the shard's tables and frames is in use.
@@ -45,13 +46,19 @@ impl Ctl {
         tx: &Tx,
         fragments: &ReassemblyCounters,
     ) -> Vec<(String, u64)> {
+        let siblings = dp.siblings.as_ref();
+        let handover = siblings.map(Siblings::statistics).unwrap_or_default();
         counters::named(
             &dp.counters,
             fragments,
             &dp.tables.client_stats.total(),
-            (&dp.stack.counters(), &dp.stack.totals()),
-            &dp.sctp.stack.counters(),
+            (
+                &dp.stack.counters(),
+                &dp.stack.totals(),
+                &dp.sctp.stack.counters(),
+            ),
             &levels(dp, tx),
+            (&handover, dp.conns.unentered),
             dp.ports.iter().map(Port::statistics),
         )
     }

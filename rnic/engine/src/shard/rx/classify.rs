@@ -97,6 +97,7 @@ impl Classifier {
     ) -> Option<Arrived> {
         let mut packet = packet;
         loop {
+            packet = dp.hand_over(packet, port)?;
             let reason = match dp.parse_headers(&packet, port) {
                 Ok(Headers::Tcp(head, payload)) => {
                     let segment = RxSegment::new(packet, &payload, false);

@@ -60,8 +60,8 @@ impl Work {
     /// Bits 6 and 7 of `choice` are about the work, the others about the start-up.
     pub fn new(choice: u8) -> Self {
         let settings = Settings::new(0, 1500);
-        let memory = settings.memory();
-        let mut node = Node::new(0, settings, memory, Vec::new());
+        let place = settings.place();
+        let mut node = Node::new(0, settings, place);
         let grants = Grants::new(&mut node);
         let srq = (choice & 64 != 0).then(|| node.create_srq(2));
         let qp = node.create_qp(QpAttributes {

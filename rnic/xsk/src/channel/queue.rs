@@ -1,16 +1,15 @@
-//! Frames on their way from one thread to one other, in a bounded ring. Neither ever waits.
+//! Things on their way from one thread to one other, in a bounded ring. Neither ever waits.
 //!
 //! A place is its pusher's until `pushed` has passed it, and its popper's until `popped` has: so its lock is
-//! always free, and only tried. More threads than the two would lose frames, and nothing worse.
+//! always free, and only tried. More threads than the two would lose things, and nothing worse.
 
 use std::sync::TryLockError;
 
-use crate::frame::Frame;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 #[derive(Debug)]
-pub(super) struct Queue {
-    places: Box<[Mutex<Option<Frame>>]>,
+pub(crate) struct Queue<T> {
+    places: Box<[Mutex<Option<T>>]>,
     pushed: Count,
     popped: Count,
 }
@@ -20,11 +19,11 @@ pub(super) struct Queue {
 #[repr(align(128))]
 struct Count(AtomicUsize);
 
-impl Queue {
+impl<T> Queue<T> {
     /// # Panics
     ///
     /// When `depth` is 0.
-    pub(super) fn new(depth: usize) -> Self {
+    pub(crate) fn new(depth: usize) -> Self {
         assert!(depth > 0, "a queue that takes nothing");
         Self {
             places: (0..depth).map(|_| Mutex::new(None)).collect(),
@@ -33,19 +32,19 @@ impl Queue {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.popped.0.load(Ordering::Relaxed) == self.pushed.0.load(Ordering::Acquire)
     }
 
-    /// Appends a frame; it comes back when there is no place for it.
-    pub(super) fn push(&self, frame: Frame) -> Result<(), Frame> {
+    /// Appends a thing; it comes back when there is no place for it.
+    pub(crate) fn push(&self, thing: T) -> Result<(), T> {
         let pushed = self.pushed.0.load(Ordering::Relaxed);
         let used = pushed.wrapping_sub(self.popped.0.load(Ordering::Acquire));
         if used >= self.places.len() {
-            return Err(frame);
+            return Err(thing);
         }
-        if let Err(frame) = self.exchange(pushed, Some(frame)) {
-            return frame.map_or(Ok(()), Err);
+        if let Err(thing) = self.exchange(pushed, Some(thing)) {
+            return thing.map_or(Ok(()), Err);
         }
         self.pushed
             .0
@@ -53,23 +52,23 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the oldest frame.
-    pub(super) fn pop(&self) -> Option<Frame> {
+    /// Takes the oldest thing.
+    pub(crate) fn pop(&self) -> Option<T> {
         if self.is_empty() {
             return None;
         }
         let popped = self.popped.0.load(Ordering::Relaxed);
-        let frame = self.exchange(popped, None).ok()?;
+        let thing = self.exchange(popped, None).ok()?;
         self.popped
             .0
             .store(popped.wrapping_add(1), Ordering::Release);
-        frame
+        thing
     }
 
     /// Puts `new` into the place of this number, and gives what was there; `new` back when somebody else
     /// has the place.
-    fn exchange(&self, number: usize, new: Option<Frame>) -> Result<Option<Frame>, Option<Frame>> {
-        // Counts wrap after 2^64 frames, which is no multiple of every depth; that is not lived to see.
+    fn exchange(&self, number: usize, new: Option<T>) -> Result<Option<T>, Option<T>> {
+        // Counts wrap after 2^64 things, which is no multiple of every depth; that is not lived to see.
         let place = &self.places[number % self.places.len()];
         let mut place = match place.try_lock() {
             Ok(place) => place,

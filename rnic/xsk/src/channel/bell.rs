@@ -11,14 +11,14 @@ use super::event_fd::EventFd;
 use crate::sync::{AtomicBool, Ordering, fence};
 
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(crate) struct Bell {
     /// Readable when it was rung for a sleep; nobody but the two ends has it.
     fd: EventFd,
     sleeps: AtomicBool,
 }
 
 impl Bell {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             fd: EventFd::new()?,
             sleeps: AtomicBool::new(false),
@@ -26,25 +26,25 @@ impl Bell {
     }
 
     /// By the receiver, which has to look for what came once more after this.
-    pub(super) fn prepare_sleep(&self) {
+    pub(crate) fn prepare_sleep(&self) {
         self.sleeps.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
     /// By the receiver, which found something before it sleeps: the sleep ends at once.
-    pub(super) fn end_sleep(&self) {
+    pub(crate) fn end_sleep(&self) {
         self.fd.signal();
     }
 
     /// By the receiver, which looks for what came after this.
-    pub(super) fn wake_up(&self) {
+    pub(crate) fn wake_up(&self) {
         self.sleeps.swap(false, Ordering::AcqRel);
         // Something else may have woken it. A ring that is on its way ends the next sleep early.
         self.fd.clear();
     }
 
     /// By the sender, after it sent; says whether a system call was made.
-    pub(super) fn ring(&self) -> bool {
+    pub(crate) fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         let sleeps =
             self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::AcqRel);
@@ -55,13 +55,13 @@ impl Bell {
     }
 
     /// What the receiver sleeps on.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_fd()
     }
 
     /// Whether a sleep ends.
     #[cfg(all(test, loom))]
-    pub(super) fn is_rung(&self) -> bool {
+    pub(crate) fn is_rung(&self) -> bool {
         self.fd.is_readable()
     }
 }
