@@ -153,9 +153,6 @@ impl<P: Port> Datapath<P> {
         for port in &mut self.ports {
             port.refill(&mut self.frames.pool);
         }
-        if let Some(siblings) = &mut self.siblings {
-            siblings.handover().take_back(&mut self.frames.pool);
-        }
     }
 
     /// Whether frames of the loopback wait to be received, or were and wait for their senders.

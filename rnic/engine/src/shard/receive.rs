@@ -69,12 +69,14 @@ impl<P: Port> Shard<P> {
         worked
     }
 
-    /// Takes what siblings handed over, and wakes those who sleep and were handed over something.
+    /// Takes what siblings handed over, and the frames that they gave for others. Wakes those that sleep and were
+    /// handed over something.
     #[inline(never)]
     fn exchange_with_siblings(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let worked = self.receive_from(SIBLINGS, 1, clock);
         if let Some(siblings) = &mut self.dp.siblings {
             siblings.handover().flush();
+            siblings.handover().take_back(&mut self.dp.frames.pool);
         }
         worked
     }

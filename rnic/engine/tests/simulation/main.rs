@@ -176,13 +176,12 @@ const REACHED_BY_LINKS: [&str; 6] = [
 ];
 
 /// What those of several shards for an interface are to reach.
-const REACHED_BY_SIBLINGS: [&str; 8] = [
+const REACHED_BY_SIBLINGS: [&str; 7] = [
     "streams_over_sctp",
     "bytes_placed_early",
     "handover_given",
     "handover_taken",
     "handover_full",
-    "ip_fragments_reassembled",
     "shards_woken_by_links",
     "shards_halted",
 ];

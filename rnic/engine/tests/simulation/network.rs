@@ -135,15 +135,10 @@ impl Network {
     }
 
     /// The shard to which a frame for a node comes. What begins a connection comes to the right one: there it is from
-    /// then on. All fragments of a packet come to one.
+    /// then on.
     fn queue(&mut self, to: usize, frame: &[u8]) -> usize {
         if to >= self.siblings || tcp_frames::begins(frame) {
             return to;
-        }
-        if rnic_net::flow(frame).is_some_and(|flow| flow.is_fragment) {
-            // The sum of its addresses: no fragment of one packet has others.
-            let sum: usize = frame[..12].iter().map(|byte| usize::from(*byte)).sum();
-            return sum % self.siblings;
         }
         match self.random.chance(self.astray) {
             true => self.random.below(self.siblings as u64) as usize,
