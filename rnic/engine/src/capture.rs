@@ -145,7 +145,7 @@ fn takes(filter: &Filter, direction: Direction, frame: &[u8]) -> bool {
     if filter.peer.is_none() && filter.port.is_none() && filter.ends.is_none() {
         return true;
     }
-    let Some(flow) = rnic_net::flow(frame) else {
+    let Some(flow) = rnic_net::flow(frame, frame.len()) else {
         return false;
     };
     let flow = ours_first(flow, direction);

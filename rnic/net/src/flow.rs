@@ -23,17 +23,19 @@ pub struct Flow {
 }
 
 /// The flow of a frame with TCP or SCTP over IPv4 or IPv6; nothing of others, and of those whose IP header
-/// is not sound. The protocol's checksum is not looked at.
+/// is not sound. The protocol's checksum is not looked at. `frame` is the beginning of a frame of `len` bytes, with
+/// all headers.
 #[must_use]
-pub fn flow(frame: &[u8]) -> Option<Flow> {
+pub fn flow(frame: &[u8], len: usize) -> Option<Flow> {
     let link = Link::parse(frame).ok()?;
-    let ip = Ip::parse(frame, &link, frame.len()).ok()?;
+    let ip = Ip::parse(frame, &link, len).ok()?;
     let has_header = ip.part.is_none_or(|part| part.offset == 0);
     let (protocol, before) = match ip.protocol {
         Protocol::Udp => (Protocol::Sctp, UDP_HEADER),
         protocol => (protocol, 0),
     };
-    let ports = frame.get(ip.data).and_then(|packet| packet.get(before..));
+    let there = ip.data.start..ip.data.end.min(frame.len());
+    let ports = frame.get(there).and_then(|packet| packet.get(before..));
     let ports = ports.and_then(|packet| packet.first_chunk::<4>());
     let ports = ports.filter(|_| has_header).map(|&[a, b, c, d]| {
         let (source, destination) = ([a, b], [c, d]);

@@ -265,7 +265,7 @@ fn an_sctp_packet_is_told_from_a_segment_and_its_checksum_left_to_sctp() {
         assert_eq!(received.protocol, Protocol::Sctp);
         assert_eq!(received.tuple, FourTuple::new(tuple.remote, tuple.local));
         assert_eq!(frame[received.data], packet);
-        let flow = flow(&frame).unwrap();
+        let flow = flow(&frame, frame.len()).unwrap();
         assert_eq!(flow.protocol, Protocol::Sctp);
         assert_eq!(flow.ports, Some((tuple.local.port, tuple.remote.port)));
         // One byte less is no SCTP packet.
@@ -321,7 +321,7 @@ fn an_sctp_packet_in_udp_is_found_by_its_own_ports() {
             assert_eq!(received.udp, Some(UDP_PORTS));
             assert_eq!(received.tuple, FourTuple::new(tuple.remote, tuple.local));
             assert_eq!(frame[received.data], packet);
-            let flow = flow(&frame).unwrap();
+            let flow = flow(&frame, frame.len()).unwrap();
             assert_eq!(flow.protocol, Protocol::Sctp);
             assert_eq!(flow.ports, Some((tuple.local.port, tuple.remote.port)));
         }

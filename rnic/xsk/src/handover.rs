@@ -13,6 +13,7 @@ use crate::channel::{Bell, Queue};
 use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
+use crate::sync::{AtomicBool, Ordering};
 use crate::umem::CHUNKS_MAX;
 
 #[cfg(all(test, loom))]
@@ -27,8 +28,13 @@ pub struct Handover {
     to: Vec<Option<Outward>>,
     /// From each shard. None from this one.
     from: Vec<Option<Arc<Lane>>>,
-    /// What this shard sleeps on.
-    bell: Arc<Bell>,
+    inbox: Arc<Inbox>,
+    /// The last look ended before all lanes were empty.
+    more: bool,
+    /// Frames that were given, and nothing has come back for.
+    owed: usize,
+    /// The shard that is taken from first, the next time.
+    first: usize,
     /// This shard said that it would sleep, and has not looked since.
     slept: bool,
     /// Packets were given and nobody was woken for them yet.
@@ -40,8 +46,6 @@ pub struct Handover {
 #[derive(Debug)]
 struct Outward {
     lane: Arc<Lane>,
-    /// Frames that were given, and nothing has come back for.
-    owed: usize,
     /// Packets were given and its taker was not woken for them yet.
     unrung: bool,
 }
@@ -53,7 +57,17 @@ struct Lane {
     /// A frame for each one that was given.
     returned: Queue<Frame>,
     /// The taker's.
-    bell: Arc<Bell>,
+    inbox: Arc<Inbox>,
+}
+
+/// By which a shard learns of packets for it: it need not look at each lane at each poll.
+#[derive(Debug)]
+struct Inbox {
+    /// Packets were given since the last look. Changed by swaps alone: a look that takes one giver's news then sees
+    /// what all before it have given.
+    news: AtomicBool,
+    /// What the shard sleeps on.
+    bell: Bell,
 }
 
 /// What an end counted.
@@ -80,13 +94,17 @@ impl Handover {
     ///
     /// When `depth` is 0.
     pub fn among(shards: usize, depth: usize) -> io::Result<Vec<Handover>> {
-        let bells: Vec<_> = (0..shards)
-            .map(|_| Ok(Arc::new(Bell::new()?)))
-            .collect::<io::Result<_>>()?;
+        let inbox = |_| {
+            Ok(Arc::new(Inbox {
+                news: AtomicBool::new(false),
+                bell: Bell::new()?,
+            }))
+        };
+        let inboxes: Vec<_> = (0..shards).map(inbox).collect::<io::Result<_>>()?;
         let lane = |to: usize| Lane {
             given: Queue::new(depth),
             returned: Queue::new(depth * CHUNKS_MAX),
-            bell: Arc::clone(&bells[to]),
+            inbox: Arc::clone(&inboxes[to]),
         };
         let lanes: Vec<Vec<_>> = (0..shards)
             .map(|from| {
@@ -97,14 +115,16 @@ impl Handover {
         let outward = |lane: &Option<Arc<Lane>>| {
             lane.as_ref().map(|lane| Outward {
                 lane: Arc::clone(lane),
-                owed: 0,
                 unrung: false,
             })
         };
         let end = |me: usize| Handover {
             to: lanes[me].iter().map(outward).collect(),
             from: lanes.iter().map(|lanes| lanes[me].clone()).collect(),
-            bell: Arc::clone(&bells[me]),
+            inbox: Arc::clone(&inboxes[me]),
+            more: false,
+            owed: 0,
+            first: 0,
             slept: false,
             unrung: false,
             statistics: HandoverStatistics::default(),
@@ -115,14 +135,18 @@ impl Handover {
     /// Gives a packet to a shard, which is woken by [`Self::flush`]. No frame of it is on loan. What finds no place
     /// is lost, and its frames go to `pool`, as do those that came back for others.
     pub fn give(&mut self, shard: usize, packet: Packet, pool: &mut FramePool) {
+        // For each frame under way a place is kept to come back by: a queue holds so many for each packet of the other.
+        self.take_back(pool);
+        let frames = packet.frames().count();
         let outward = self.to.get_mut(shard).and_then(Option::as_mut);
         let refused = match outward {
-            Some(outward) => outward.give(packet, pool).err(),
+            Some(outward) => outward.give(packet).err(),
             None => Some(packet),
         };
         match refused {
             None => {
                 self.unrung = true;
+                self.owed += frames;
                 self.statistics.given += 1;
             }
             Some(packet) => {
@@ -138,7 +162,9 @@ impl Handover {
         if std::mem::take(&mut self.unrung) {
             for outward in self.to.iter_mut().flatten() {
                 if std::mem::take(&mut outward.unrung) {
-                    outward.lane.bell.ring();
+                    let inbox = &outward.lane.inbox;
+                    inbox.news.swap(true, Ordering::AcqRel);
+                    inbox.bell.ring();
                 }
             }
         }
@@ -146,19 +172,39 @@ impl Handover {
 
     /// Puts frames that came back for those that were given into the pool.
     pub fn take_back(&mut self, pool: &mut FramePool) {
-        for outward in self.to.iter_mut().flatten() {
-            outward.take_back(pool);
+        if self.owed == 0 {
+            return;
+        }
+        for outward in self.to.iter().flatten() {
+            while let Some(frame) = outward.lane.returned.pop() {
+                self.owed -= 1;
+                pool.free(frame);
+            }
         }
     }
 
     /// Appends up to `max` packets from other shards to `out`; says how many.
+    #[inline]
     pub fn take(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
+        // Most looks find nothing, and cost no more than that.
+        match self.slept || self.more || self.inbox.news.load(Ordering::Relaxed) {
+            true => self.take_some(pool, out, max),
+            false => 0,
+        }
+    }
+
+    #[inline(never)]
+    fn take_some(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
         if self.slept {
             self.slept = false;
-            self.bell.wake_up();
+            self.inbox.bell.wake_up();
         }
+        self.inbox.news.swap(false, Ordering::AcqRel);
         let (mut count, mut looked) = (0, 0);
-        for lane in self.from.iter().flatten() {
+        // In turn: one that gives without end keeps no other waiting.
+        let (later, sooner) = self.from.split_at(self.first);
+        self.first = (self.first + 1) % self.from.len();
+        for lane in sooner.iter().chain(later).flatten() {
             // Those that are lost count as well: their giver may be as fast as this.
             while looked < max
                 && let Some(packet) = lane.given.pop()
@@ -174,12 +220,12 @@ impl Handover {
                 }
             }
         }
+        self.more = looked == max;
         count
     }
 
-    /// Whether a packet of another shard waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
+    /// Whether no packet of another shard waits.
+    fn is_empty(&self) -> bool {
         let mut lanes = self.from.iter().flatten();
         lanes.all(|lane| lane.given.is_empty())
     }
@@ -187,16 +233,16 @@ impl Handover {
     /// This shard will look for packets only when it is woken for them.
     pub fn prepare_sleep(&mut self) {
         self.slept = true;
-        self.bell.prepare_sleep();
+        self.inbox.bell.prepare_sleep();
         if !self.is_empty() {
             // Its giver may not have seen that this shard sleeps.
-            self.bell.end_sleep();
+            self.inbox.bell.end_sleep();
         }
     }
 
     /// Readable when there is something to take for a shard that sleeps.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.bell.fd()
+        self.inbox.bell.fd()
     }
 
     /// What was counted so far.
@@ -206,24 +252,10 @@ impl Handover {
 }
 
 impl Outward {
-    fn give(&mut self, packet: Packet, pool: &mut FramePool) -> Result<(), Packet> {
-        self.take_back(pool);
-        // For each frame under way a place is kept to come back by: a queue holds so many for each packet of the
-        // other.
-        let frames = packet.frames().count();
+    fn give(&mut self, packet: Packet) -> Result<(), Packet> {
         self.lane.given.push(packet)?;
-        self.owed += frames;
         self.unrung = true;
         Ok(())
-    }
-
-    fn take_back(&mut self, pool: &mut FramePool) {
-        while self.owed > 0
-            && let Some(frame) = self.lane.returned.pop()
-        {
-            self.owed -= 1;
-            pool.free(frame);
-        }
     }
 }
 

@@ -238,7 +238,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
             .poll_fds()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        if fds.len() < shard.ports().len() {
+        if shard.has_blind_port() {
             patience = Some(patience.map_or(BLIND_PAUSE, |patience| patience.min(BLIND_PAUSE)));
         }
         fds.push(PollFd::from_borrowed_fd(self.kicks.as_fd(), PollFlags::IN));

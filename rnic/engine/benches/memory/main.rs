@@ -1,5 +1,6 @@
 //! What the engine takes of a core without a kernel: two shards in one thread, joined by a link in memory. Or as many
-//! threads as each host has shards. Beside them, what the processor needs for the CRC and the copy alone, without and with the checksum.
+//! threads as each host has shards. Beside them, what the processor needs for the CRC and the copy alone, without and
+//! with the checksum.
 //!
 //!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2
 //!     memory engine --operation write --bytes 1048576 --mtu 1500 --seconds 2 --shards 2

@@ -59,7 +59,7 @@ pub(crate) struct OwnFlows {
 }
 
 impl FlowOwners {
-    /// A table for so many flows. `secret` must be random: nobody else may know which flows are in one bucket.
+    /// A table for so many flows, of which a connection has one with each address of its peer. `secret` must be random: nobody else may know which flows are in one bucket.
     pub fn new(flows: usize, secret: [u8; 16]) -> Self {
         let buckets = (flows.max(1) * SPARE).div_ceil(SLOTS);
         Self {
@@ -119,17 +119,12 @@ impl FlowOwners {
             Transport::Tcp => b"tcp",
             Transport::Sctp => b"sct",
         };
-        let hash = |half: u8| {
-            let mut hasher = self.secret.hasher(purpose, tuple);
-            hasher.write_u8(half);
-            hasher.finish()
-        };
-        let (hash, place) = (hash(0), hash(1));
+        let hash = self.secret.hasher(purpose, tuple).finish();
         let bucket =
             |bits: u64| (((bits & 0xffff_ffff) * self.buckets.len() as u64) >> 32) as usize;
         Key {
             tag: hash & !SHARD_MASK,
-            buckets: [bucket(place), bucket(place >> 32)],
+            buckets: [bucket(hash), bucket(hash >> 32)],
         }
     }
 }

@@ -59,9 +59,11 @@ impl ConnTable {
             return;
         };
         if conn.id == id {
-            disown(self.own.as_ref(), conn);
+            let before: Vec<_> = conn.ways().map(|(tuple, _)| tuple).collect();
             conn.add_ways(others);
+            // At no time is one of them missing.
             self.unentered += own(self.own.as_ref(), conn);
+            disown(self.own.as_ref(), conn, before.into_iter());
         }
     }
 
@@ -139,7 +141,7 @@ impl ConnTable {
         if let Some(before) = &before {
             self.counts[before.kind as usize] -= 1;
             leave(&mut self.flows, before);
-            disown(self.own.as_ref(), before);
+            disown_all(self.own.as_ref(), before);
         }
         before
     }
@@ -170,7 +172,7 @@ impl ConnTable {
         let conn = slot.take_if(|conn| conn.id == id)?;
         self.counts[conn.kind as usize] -= 1;
         leave(&mut self.flows, &conn);
-        disown(self.own.as_ref(), &conn);
+        disown_all(self.own.as_ref(), &conn);
         Some(conn)
     }
 }
@@ -196,14 +198,17 @@ fn own(own: Option<&OwnFlows>, conn: &Conn) -> u64 {
     let (Some(own), true) = (own, conn.has_ways()) else {
         return 0;
     };
-    let ways = conn.ways();
-    let refused = ways.filter(|(tuple, _)| !own.enter(conn.transport(), tuple));
-    refused.count() as u64
+    let enter = |(tuple, _)| u64::from(!own.enter(conn.transport(), &tuple));
+    conn.ways().map(enter).sum()
 }
 
-fn disown(own: Option<&OwnFlows>, conn: &Conn) {
+/// These flows are a connection's no more.
+fn disown(own: Option<&OwnFlows>, conn: &Conn, flows: impl Iterator<Item = FourTuple>) {
     if let Some(own) = own.filter(|_| conn.has_ways()) {
-        let ways = conn.ways();
-        ways.for_each(|(tuple, _)| own.leave(conn.transport(), &tuple));
+        flows.for_each(|tuple| own.leave(conn.transport(), &tuple));
     }
+}
+
+fn disown_all(own: Option<&OwnFlows>, conn: &Conn) {
+    disown(own, conn, conn.ways().map(|(tuple, _)| tuple));
 }

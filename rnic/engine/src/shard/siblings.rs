@@ -30,8 +30,8 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// The places of all shards of an interface, whose frames are of one UMEM. `connections` is what all may have
-    /// together. `depth` packets may be under way from each shard to each other. `secret` is random.
+    /// The places of all shards of an interface, whose frames are of one UMEM. `flows` is how many all may have
+    /// together: one for each connection and address of its peer. `depth` packets may be under way from each shard to each other. `secret` is random.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Siblings {
     /// When there are more than [`SHARDS_MAX`], or `depth` is 0.
     pub fn among(
         shards: usize,
-        connections: usize,
+        flows: usize,
         depth: usize,
         secret: [u8; 16],
     ) -> io::Result<Vec<Siblings>> {
@@ -50,7 +50,7 @@ impl Siblings {
             shards <= SHARDS_MAX,
             "{shards} shards of {SHARDS_MAX} at most"
         );
-        let owners = Arc::new(FlowOwners::new(connections, secret));
+        let owners = Arc::new(FlowOwners::new(flows, secret));
         let handovers = Handover::among(shards, depth)?;
         let place = |(shard, handover)| Siblings {
             own: OwnFlows::new(shard, &owners),
@@ -80,7 +80,7 @@ impl Siblings {
 
     /// The shard that a packet is for, if it is another one. Fragments are first put together where they come.
     fn owner_of(&self, packet: &Packet, umem: &Umem) -> Option<u8> {
-        let flow = rnic_net::flow(umem.bytes(packet.first()))?;
+        let flow = rnic_net::flow(umem.bytes(packet.first()), packet.len())?;
         let (transport, tuple) = ends(&flow)?;
         self.own.other_owner(transport, &tuple)
     }

@@ -69,6 +69,11 @@ impl Host {
         self.joined + self.siblings == 0
     }
 
+    /// Nodes are shards of one interface.
+    pub fn has_siblings(&self) -> bool {
+        self.siblings > 0
+    }
+
     fn has(&self, node: usize) -> bool {
         node < self.joined.max(self.siblings)
     }
@@ -89,7 +94,7 @@ impl Host {
                 places[b].links.push(to_a);
             }
         }
-        if self.siblings > 0 {
+        if self.has_siblings() {
             self.make_siblings(&settings, &mut places, random);
         }
         let parts = settings.into_iter().zip(places).enumerate();

@@ -190,8 +190,10 @@ impl Simulation {
             self.remove_window(window);
         }
         for (who, node) in self.nodes.iter_mut().enumerate() {
-            // Frames that siblings gave for others come back with the next poll.
-            node.shard.poll(self.now);
+            if self.host.has_siblings() {
+                // Frames that siblings gave for others come back with the next poll.
+                node.shard.poll(self.now);
+            }
             node.assert_empty(who);
         }
         debug_assert!(

@@ -45,6 +45,7 @@ mod sctp_raw;
 mod sctp_shared;
 mod sctp_udp;
 mod set_timeouts;
+mod siblings;
 mod side;
 mod small_peers;
 mod startup;

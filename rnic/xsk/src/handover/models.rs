@@ -76,7 +76,7 @@ fn a_packet_is_seen_before_sleeping_or_ends_the_sleep() {
         for thread in giving {
             thread.join().unwrap();
         }
-        assert!(c.end.bell.is_rung(), "it would sleep for ever");
+        assert!(c.end.inbox.bell.is_rung(), "it would sleep for ever");
         let mut seen = c.take();
         seen.sort();
         assert_eq!(seen, [[1], [2]]);
@@ -94,15 +94,37 @@ fn a_taker_that_sleeps_again_misses_no_packet() {
         b.end.prepare_sleep();
         giving.join().unwrap();
         assert!(
-            seen == 2 || b.end.bell.is_rung(),
+            seen == 2 || b.end.inbox.bell.is_rung(),
             "{seen} seen, then it sleeps"
         );
         seen += b.take().len();
         assert_eq!(seen, 2);
         b.end.prepare_sleep();
         assert!(
-            !b.end.bell.is_rung(),
+            !b.end.inbox.bell.is_rung(),
             "there is nothing, and it does not sleep"
         );
+    });
+}
+
+/// Two givers tell of theirs by one word.
+#[test]
+fn a_look_that_takes_the_news_of_one_giver_misses_no_packet_of_another() {
+    loom::model(|| {
+        let [mut a, mut b, mut c]: [Shard; 3] = shards(3, FRAMES, ChunkSize::Bytes2048, 1)
+            .try_into()
+            .ok()
+            .unwrap();
+        let giving = [
+            thread::spawn(move || a.give(2, &[1])),
+            thread::spawn(move || b.give(2, &[2])),
+        ];
+        let mut seen = c.take();
+        for thread in giving {
+            thread.join().unwrap();
+        }
+        seen.extend(c.take());
+        seen.sort();
+        assert_eq!(seen, [[1], [2]]);
     });
 }

@@ -97,7 +97,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_handovers_total",
-        "Packets handed over between the shards of an interface, by what became of them.",
+        "Packets handed over between the shards of an interface, by result.",
         &[
             (r#"result="given""#, "handover_given"),
             (r#"result="taken""#, "handover_taken"),

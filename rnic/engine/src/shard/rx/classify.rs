@@ -82,7 +82,7 @@ impl Classifier {
     ) -> Option<Predicted> {
         let frame = dp.frames.umem.bytes(packet.first());
         let last = self.last.and_then(|id| dp.predicted(id, frame, port));
-        let predicted = last.or_else(|| dp.look_up(frame, port))?;
+        let predicted = last.or_else(|| dp.look_up(frame, packet.len(), port))?;
         self.last = Some(predicted.id);
         Some(predicted)
     }
@@ -151,10 +151,10 @@ impl<P: Port> Datapath<P> {
         })
     }
 
-    /// The same by a look at the flow's own connection.
+    /// The same by a look at the flow's own connection. `frame` is the beginning of a frame of `len` bytes.
     #[inline(never)]
-    fn look_up(&self, frame: &[u8], port: usize) -> Option<Predicted> {
-        let flow = rnic_net::flow(frame).filter(|flow| flow.protocol == Protocol::Tcp)?;
+    fn look_up(&self, frame: &[u8], len: usize, port: usize) -> Option<Predicted> {
+        let flow = rnic_net::flow(frame, len).filter(|flow| flow.protocol == Protocol::Tcp)?;
         let (source, destination) = flow.ports?;
         let tuple = FourTuple {
             local: Endpoint::new(flow.destination, destination),
