@@ -113,6 +113,15 @@ impl Accelerator {
     }
 }
 
+/// QEMU's option for so many processors, with room for a second.
+///
+/// Before version 8.1, QEMU leaves memory barriers out when it emulates a machine that can have one processor only,
+/// although its devices run in threads of their own. So the driver and the network card may miss each other's words
+/// in shared memory. Then the machine sends nothing any more.
+fn processors(number: u32) -> String {
+    format!("{number},maxcpus={}", number.max(2))
+}
+
 fn start(
     lab: &Lab,
     outlet: &Outlet,
@@ -133,7 +142,7 @@ fn start(
         .command("qemu-system-x86_64")
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-machine", "q35", "-m", "1024"])
-        .args(["-smp", &options.processors.to_string()])
+        .args(["-smp", &processors(options.processors)])
         .args(accelerator.arguments())
         .args(["-display", "none", "-serial"])
         .arg(format!("file:{}", shown(&console)))
