@@ -1,8 +1,8 @@
 //! An interface's queues as AF_XDP sockets on one UMEM, and the steering program that fills them.
 
-use rnic_steering::{ModePreference, Steering, SteeringConfig, SteeringError};
+use rnic_steering::{Mode, ModePreference, Steering, SteeringConfig, SteeringError};
 use rnic_xsk::{
-    BusyPoll, ChunkSize, FramePool, KernelFeature, Umem, UmemConfig, XskError, XskPort,
+    BusyPoll, ChunkSize, CopyMode, FramePool, KernelFeature, Umem, UmemConfig, XskError, XskPort,
     XskPortConfig,
 };
 
@@ -127,6 +127,7 @@ impl Sockets {
             let mut port_config = XskPortConfig::new(&interface.name, queue);
             port_config.rx_ring = config.rx_ring;
             port_config.tx_ring = config.tx_ring;
+            port_config.copy_mode = copy_mode(steering.mode());
             port_config.busy_poll = config.busy_poll.map(|microseconds| BusyPoll {
                 microseconds,
                 budget: BUSY_POLL_BUDGET,
@@ -138,6 +139,15 @@ impl Sockets {
             ports.push(port);
         }
         Ok(Self { umem, pool, ports })
+    }
+}
+
+/// Who copies frames. In generic mode always the kernel: some drivers accept a zero-copy socket without native
+/// XDP, and then refuse to send from it.
+fn copy_mode(mode: Mode) -> CopyMode {
+    match mode {
+        Mode::Native => CopyMode::Automatic,
+        Mode::Generic => CopyMode::Copy,
     }
 }
 
