@@ -4,11 +4,12 @@
  * one thread that serves all connections; here it costs a fraction of that.
  *
  * Segments of flows that the shard knows pass without a limit, but for SYNs. SCTP's packets count as segments,
- * and its INITs as SYNs. All others, and their
- * fragments, take a token each from a bucket of their kind and processor. A segment that finds the
- * bucket empty is dropped and remembered. When it comes again as a TCP retransmits (not sooner than
- * AGAIN_MIN after the one before), it takes a token from a second bucket. A flood from random sources
- * does not come again, so a new connection is delayed by one retransmission, and not kept out.
+ * and its INITs as SYNs. All others, and their fragments, take a token each from a bucket of their kind and
+ * processor. What answers a SYN-ACK has a bucket of its own before that: strangers who sent no SYN do not empty
+ * it. A segment that finds the bucket empty is dropped and remembered. When it comes again as a TCP retransmits
+ * (not sooner than AGAIN_MIN after the one before), it takes a token from a second bucket. A flood from random
+ * sources does not come again, so a new connection is delayed by one retransmission, and not kept out. Nor does
+ * a flood of SYNs that come again sooner than any TCP's.
  */
 
 #define TCP_SYN 0x02
@@ -33,13 +34,17 @@ volatile const struct rate RATES[KINDS];
 /* Random, set before loading: an attacker can't aim at the place of another's flow. */
 volatile const __u64 HASH_KEY[HASH_KEY_WORDS];
 
+/* The bucket of half-open flows' segments, behind those by kind and by kind for what comes again. */
+#define HALF_OPENS (2 * KINDS)
+#define ALL_BUCKETS (HALF_OPENS + 1)
+
 /*
- * By kind, then by kind for what comes again: when the bucket will be full, in nanoseconds. The place
- * of the processor is its own, and this program is not interrupted by itself.
+ * When each will be full, in nanoseconds. The place of the processor is its own, and this program is not
+ * interrupted by itself.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2 * KINDS);
+	__uint(max_entries, ALL_BUCKETS);
 	__type(key, __u32);
 	__type(value, __u64);
 } BUCKETS SEC(".maps");
@@ -47,9 +52,10 @@ struct {
 /* `PLACES` in flood.rs. */
 #define FLOW_PLACES (1 << 20)
 
-/* By a flow's hash: how many flows that the shard knows have this place. The shard alone writes it. */
+/* By a flow's hash: how many flows of this state have this place. The shard alone writes it. */
 struct flows {
-	__u8 places[FLOW_PLACES];
+	__u8 known[FLOW_PLACES];
+	__u8 half_open[FLOW_PLACES];
 };
 
 struct {
@@ -61,17 +67,22 @@ struct {
 } FLOWS SEC(".maps");
 
 #define DROPPED_PLACES (1 << 21)
-#define TICKS (DROPPED_PLACES - 1)
+/* A mark: the hash's bits above its place, whether it is hasty, and the tick in which it was made. */
+#define TAG (~(__u32)(DROPPED_PLACES - 1))
+#define HASTY (1 << 20)
+#define TICKS (HASTY - 1)
 /* 2^24 ns: 17 ms. */
 #define TICK_SHIFT 24
 /* 0.7 s: less than the first retransmission timeout of a SYN, a second (RFC 6298 section 2). */
 #define AGAIN_MIN 42
+/* 3 s: of a hasty one, a SYN that came again sooner than AGAIN_MIN, as in a flood that repeats itself. */
+#define HASTY_MIN 179
 /* 10 s. */
 #define AGAIN_MAX 596
 
 /*
- * By the low bits of a hash, two that were dropped: the hash's other bits above the tick in which it
- * happened. The older gives way. Processors may write over each other: then one is forgotten.
+ * By the low bits of a hash, the marks of two that were dropped. The older gives way. Processors may write over
+ * each other: then one is forgotten.
  */
 struct dropped {
 	__u32 mark[2];
@@ -118,7 +129,16 @@ static __always_inline int is_known(__u32 hash)
 	__u32 zero = 0;
 	struct flows *flows = bpf_map_lookup_elem(&FLOWS, &zero);
 
-	return flows && flows->places[hash & (FLOW_PLACES - 1)];
+	return flows && flows->known[hash & (FLOW_PLACES - 1)];
+}
+
+/* Whether the shard has sent it a SYN-ACK. By chance as above. */
+static __always_inline int is_half_open(__u32 hash)
+{
+	__u32 zero = 0;
+	struct flows *flows = bpf_map_lookup_elem(&FLOWS, &zero);
+
+	return flows && flows->half_open[hash & (FLOW_PLACES - 1)];
 }
 
 /* Takes a token, if there is one. */
@@ -144,31 +164,39 @@ static __always_inline __u32 age(__u32 mark, __u64 now)
 
 static __always_inline struct dropped *dropped_at(__u32 hash)
 {
-	__u32 place = hash & TICKS;
+	__u32 place = hash & (DROPPED_PLACES - 1);
 
 	return bpf_map_lookup_elem(&DROPPED, &place);
 }
 
+/* Puts a newer mark of the same in the place of one. Whether that is as long ago as it should be. */
+static __always_inline int renew(__u32 *place, __u32 mark, __u64 now, int syn)
+{
+	__u32 ticks = age(*place, now);
+	__u32 hasty = 0;
+
+	/* Other segments of a flow may follow each other at once. */
+	if (syn && ticks <= AGAIN_MAX)
+		hasty = ticks < AGAIN_MIN ? HASTY : *place & HASTY;
+	*place = mark | hasty;
+	return ticks >= (hasty ? HASTY_MIN : AGAIN_MIN) && ticks <= AGAIN_MAX;
+}
+
 /* Remembers what is about to be dropped. Whether it was dropped before, as long ago as it should be. */
-static __always_inline int comes_again(__u32 hash, __u64 now)
+static __always_inline int comes_again(__u32 hash, __u64 now, int syn)
 {
 	struct dropped *dropped = dropped_at(hash);
 
 	if (!dropped)
 		return 0;
-	__u32 mark = (hash & ~TICKS) | ((__u32)(now >> TICK_SHIFT) & TICKS);
+	__u32 mark = (hash & TAG) | ((__u32)(now >> TICK_SHIFT) & TICKS);
 	__u32 first = dropped->mark[0], second = dropped->mark[1];
-	__u32 old = age(first, now), older = age(second, now);
 
-	if (!((first ^ mark) & ~TICKS)) {
-		dropped->mark[0] = mark;
-		return old >= AGAIN_MIN && old <= AGAIN_MAX;
-	}
-	if (!((second ^ mark) & ~TICKS)) {
-		dropped->mark[1] = mark;
-		return older >= AGAIN_MIN && older <= AGAIN_MAX;
-	}
-	if (old > older)
+	if (!((first ^ mark) & TAG))
+		return renew(&dropped->mark[0], mark, now, syn);
+	if (!((second ^ mark) & TAG))
+		return renew(&dropped->mark[1], mark, now, syn);
+	if (age(first, now) > age(second, now))
 		dropped->mark[0] = mark;
 	else
 		dropped->mark[1] = mark;
@@ -183,8 +211,8 @@ static __always_inline int was_dropped(__u32 hash, __u64 now)
 		return 0;
 	__u32 first = dropped->mark[0], second = dropped->mark[1];
 
-	return (!((first ^ hash) & ~TICKS) && age(first, now) <= AGAIN_MAX) ||
-	       (!((second ^ hash) & ~TICKS) && age(second, now) <= AGAIN_MAX);
+	return (!((first ^ hash) & TAG) && age(first, now) <= AGAIN_MAX) ||
+	       (!((second ^ hash) & TAG) && age(second, now) <= AGAIN_MAX);
 }
 
 static __always_inline enum reason limit_fragment(__u64 now)
@@ -214,9 +242,11 @@ static __always_inline enum reason limit(const struct found *found)
 		return REDIRECTED;
 	__u64 now = bpf_ktime_get_ns();
 
+	if (!syn && is_half_open(flow) && take(HALF_OPENS, interval, depth, now))
+		return REDIRECTED;
 	if (take(kind, interval, depth, now))
 		return REDIRECTED;
-	if (comes_again(syn ? ~flow : flow, now) && take(KINDS + kind, interval, depth, now))
+	if (comes_again(syn ? ~flow : flow, now, syn) && take(KINDS + kind, interval, depth, now))
 		return REDIRECTED;
 	return syn ? DROP_SYN : DROP_STRANGER;
 }

@@ -52,7 +52,7 @@ impl Rate {
 pub struct FloodLimits {
     /// SYNs, of whatever flow.
     pub syns: Rate,
-    /// All other segments of strangers.
+    /// All other segments of strangers; and as many once more of half-open flows.
     pub strangers: Rate,
     /// Fragments of strangers' segments.
     pub fragments: Rate,
@@ -103,8 +103,17 @@ impl FloodLimits {
 /// The key of the program's hash: random, and never told.
 pub(crate) type HashKey = [u64; KEY_WORDS];
 
-/// The flows whose segments the program takes without a limit. It is memory that the program reads, so
-/// that to enter a flow is no system call.
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowState {
+    /// A SYN-ACK waits for its answer: anybody could have forged the SYN.
+    HalfOpen,
+    /// Of a connection whose peer has shown that it has its address.
+    Known,
+}
+
+/// The flows whose segments the program takes without a limit, and those for whose segments it has a limit apart
+/// from other strangers'. It is memory that the program reads, so that to enter a flow is no system call.
 ///
 /// A place may be that of several flows and counts them; one that has counted 255 stays.
 #[derive(Debug)]
@@ -116,28 +125,32 @@ pub struct KnownFlows {
 impl KnownFlows {
     /// Maps the program's `FLOWS`.
     pub(crate) fn new(map: BorrowedFd<'_>, key: HashKey) -> io::Result<Self> {
-        let places = SharedBytes::map(map, PLACES)?;
+        let places = SharedBytes::map(map, 2 * PLACES)?;
         Ok(Self { places, key })
     }
 
-    /// The segments from `remote` to `local` are known. To be left as often as it was entered.
-    pub fn enter(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16)) {
-        let place = self.place(local, remote);
+    /// The segments from `remote` to `local` are of such a flow. To be left as often as it was entered.
+    pub fn enter(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) {
+        let place = self.place(local, remote, state);
         self.places
             .set(place, self.places.get(place).saturating_add(1));
     }
 
     /// They are so no more.
-    pub fn leave(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16)) {
-        let place = self.place(local, remote);
+    pub fn leave(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) {
+        let place = self.place(local, remote, state);
         match self.places.get(place) {
             0 | u8::MAX => {}
             count => self.places.set(place, count - 1),
         }
     }
 
-    fn place(&self, local: (IpAddr, u16), remote: (IpAddr, u16)) -> usize {
-        hash(&self.key, local, remote) as usize % PLACES
+    fn place(&self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) -> usize {
+        let first = match state {
+            FlowState::Known => 0,
+            FlowState::HalfOpen => PLACES,
+        };
+        first + hash(&self.key, local, remote) as usize % PLACES
     }
 }
 

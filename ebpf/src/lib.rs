@@ -49,7 +49,7 @@ pub use attach::{Mode, ModePreference};
 pub use claim::{MAX_CLAIMS, Protocol};
 pub use error::SteeringError;
 pub use features::{Feature, FeatureState, Features};
-pub use flood::{FloodLimits, KnownFlows, Rate};
+pub use flood::{FloodLimits, FlowState, KnownFlows, Rate};
 pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;

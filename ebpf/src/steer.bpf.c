@@ -547,7 +547,7 @@ static __always_inline enum reason fragment(enum reason reason, const struct fou
 		__u64 taken = (now & ~1ULL) | known;
 
 		if (!known && limit_fragment(now) == DROP_FRAGMENT) {
-			comes_again(hash(found, found->id, PACKET_HASH), now);
+			comes_again(hash(found, found->id, PACKET_HASH), now, 0);
 			return DROP_FRAGMENT;
 		}
 		bpf_map_update_elem(&FRAGMENTED, &packet, &taken, BPF_ANY);

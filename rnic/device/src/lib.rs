@@ -29,6 +29,7 @@ mod devices;
 mod driver;
 mod error;
 mod events;
+mod flows;
 pub mod host;
 mod internal;
 mod loopback;

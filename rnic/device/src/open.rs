@@ -8,11 +8,11 @@ use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::{KnownFlows, Steering, SteeringConfig};
 use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
-use userspace_net::FourTuple;
 
 use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
 use crate::core::Parts;
 use crate::driver::{Drive, Driver, Engine};
+use crate::flows::Flows;
 use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
@@ -345,24 +345,6 @@ fn driver(
         Driving::Inline => Driver::inline(Box::new(engine)),
     }
     .map_err(host("a thread for the shard"))
-}
-
-/// The steering program's table, in the shard's hands.
-#[derive(Debug)]
-struct Flows(KnownFlows);
-
-impl rnic_engine::shard::KnownFlows for Flows {
-    fn enter(&mut self, tuple: &FourTuple) {
-        let FourTuple { local, remote } = tuple;
-        self.0
-            .enter((local.addr, local.port), (remote.addr, remote.port));
-    }
-
-    fn leave(&mut self, tuple: &FourTuple) {
-        let FourTuple { local, remote } = tuple;
-        self.0
-            .leave((local.addr, local.port), (remote.addr, remote.port));
-    }
 }
 
 /// The shard's tables hold what the PRM may grant.

@@ -29,7 +29,7 @@ pub(crate) use inbound::{Inbound, NewRange, SLICES_MAX};
 pub(crate) use parked_frames::{Frames, ParkedFrames};
 pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
-pub use table::KnownFlows;
+pub use table::{FlowState, KnownFlows};
 use ways::Others;
 
 /// One TCP connection, DDP Stream Session or SCTP association and what it is for, in whole cache lines.
@@ -62,8 +62,8 @@ pub(crate) struct Conn {
     pub deadline: Option<Instant>,
     /// We opened it with a Ready-to-Receive indication and may have to repeat that. Not for long: so it is elsewhere.
     pub unheard: Option<Box<Unheard>>,
-    /// Its flow was entered in [`KnownFlows`].
-    pub known: bool,
+    /// Its flow was entered in [`KnownFlows`] with this state.
+    pub entered: Option<FlowState>,
     /// It is in the shard's ready list.
     pub ready: bool,
     /// FIN was asked of TCP.
@@ -187,7 +187,7 @@ impl Conn {
             phase,
             deadline: None,
             unheard: None,
-            known: false,
+            entered: None,
             ready: false,
             closing: false,
             close_by: None,

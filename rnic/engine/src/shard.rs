@@ -41,7 +41,7 @@ use userspace_net::{Instant, earlier};
 use userspace_tcp::Stack;
 
 use crate::command::{Answer, Command, CommandError, ShardEvent};
-pub use crate::conn::KnownFlows;
+pub use crate::conn::{FlowState, KnownFlows};
 use crate::counters::{Levels, ShardCounters};
 use crate::qp::QpCounters;
 

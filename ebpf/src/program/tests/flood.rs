@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::fragments::fragment;
 use super::*;
-use crate::flood::Rate;
+use crate::flood::{FlowState, Rate};
 
 const BURST: u32 = 4;
 
@@ -103,7 +103,7 @@ fn flows_that_are_known_have_no_limit_but_for_their_syns() {
             let mut bench = Bench::limited(variant, &limits_of_all());
             let mut flows = bench.program.known_flows().unwrap();
             let (local, remote) = ends(v6, PEER_PORT);
-            flows.enter(local, remote);
+            flows.enter(local, remote, FlowState::Known);
             for n in 0..400 {
                 assert_eq!(bench.run(&segment(v6, PEER_PORT, ACK)), "redirected");
                 for (offset, last) in [(0, false), (24, true)] {
@@ -116,7 +116,7 @@ fn flows_that_are_known_have_no_limit_but_for_their_syns() {
             for from in [PEER_PORT + 1, PEER_PORT] {
                 let next = |_| segment(v6, from, ACK);
                 taken_before(&mut bench, next, "drop_stranger");
-                flows.leave(local, remote);
+                flows.leave(local, remote, FlowState::Known);
             }
         }
     }
@@ -127,19 +127,45 @@ fn a_flow_that_was_entered_twice_is_known_until_it_was_left_twice() {
     let mut bench = Bench::limited(Variant::Frags, &limits("stranger"));
     let mut flows = bench.program.known_flows().unwrap();
     let (local, remote) = ends(false, PEER_PORT);
-    flows.enter(local, remote);
-    flows.enter(local, remote);
-    flows.leave(local, remote);
+    flows.enter(local, remote, FlowState::Known);
+    flows.enter(local, remote, FlowState::Known);
+    flows.leave(local, remote, FlowState::Known);
     for _ in 0..400 {
         assert_eq!(bench.run(&segment(false, PEER_PORT, ACK)), "redirected");
     }
-    flows.leave(local, remote);
+    flows.leave(local, remote, FlowState::Known);
     let next = |_| segment(false, PEER_PORT, ACK);
     taken_before(&mut bench, next, "drop_stranger");
     // More often than it was entered does nothing.
-    flows.leave(local, remote);
-    flows.enter(local, remote);
+    flows.leave(local, remote, FlowState::Known);
+    flows.enter(local, remote, FlowState::Known);
     assert_eq!(bench.run(&segment(false, PEER_PORT, ACK)), "redirected");
+}
+
+#[test]
+fn what_answers_a_syn_ack_has_a_limit_of_its_own() {
+    for variant in [Variant::Frags, Variant::Plain] {
+        for v6 in [false, true] {
+            let mut bench = Bench::limited(variant, &limits_of_all());
+            let mut flows = bench.program.known_flows().unwrap();
+            let (local, remote) = ends(v6, PEER_PORT);
+            flows.enter(local, remote, FlowState::HalfOpen);
+            let next = |n| segment(v6, 1000 + n as u16, ACK);
+            taken_before(&mut bench, next, "drop_stranger");
+            // Then its own bucket is empty as well.
+            let answer = |_| segment(v6, PEER_PORT, PSH_ACK);
+            let taken = taken_before(&mut bench, answer, "drop_stranger");
+            assert!(taken >= BURST, "{taken} were taken");
+            taken_before(&mut bench, |_| segment(v6, PEER_PORT, SYN), "drop_syn");
+            // Nor has it one when it is over: the bench may have moved to another processor, with full buckets.
+            flows.leave(local, remote, FlowState::HalfOpen);
+            taken_before(&mut bench, answer, "drop_stranger");
+            flows.enter(local, remote, FlowState::Known);
+            for _ in 0..400 {
+                assert_eq!(bench.run(&answer(0)), "redirected");
+            }
+        }
+    }
 }
 
 #[test]
@@ -150,6 +176,8 @@ fn what_was_dropped_is_taken_when_it_comes_again_as_a_tcp_sends_it() {
             let drop = format!("drop_{kind}");
             let next = |n| segment(v6, 1000 + n as u16, flags);
             let dropped = 1000 + taken_before(&mut bench, next, &drop) as u16;
+            let patient = segment(v6, 30_000, flags);
+            taken_before(&mut bench, |_| patient.clone(), &drop);
             let mut at = Instant::now();
             // Sooner than any TCP: and each time it begins anew.
             for _ in 0..5 {
@@ -161,7 +189,20 @@ fn what_was_dropped_is_taken_when_it_comes_again_as_a_tcp_sends_it() {
                 }
                 at = Instant::now();
             }
+            taken_before(&mut bench, |n| segment(v6, 20_000 + n as u16, flags), &drop);
+            assert_eq!(bench.run(&patient), "redirected", "{kind}");
+            if kind == "syn" {
+                // Such a SYN has to be away for longer than others.
+                std::thread::sleep(Duration::from_millis(1000));
+                // A token has come back.
+                taken_before(&mut bench, |n| segment(v6, 50_000 + n as u16, flags), &drop);
+                if at.elapsed() < Duration::from_millis(2800) {
+                    assert_eq!(bench.run(&segment(v6, dropped, flags)), drop);
+                }
+                std::thread::sleep(Duration::from_millis(2200));
+            }
             std::thread::sleep(Duration::from_millis(1000));
+            taken_before(&mut bench, |n| segment(v6, 40_000 + n as u16, flags), &drop);
             assert_eq!(
                 bench.run(&segment(v6, dropped, flags)),
                 "redirected",
@@ -217,7 +258,7 @@ fn what_the_limits_cost_a_frame() {
                 let mut bench = Bench::limited(Variant::Frags, &limits);
                 let mut flows = bench.program.known_flows().unwrap();
                 let (local, remote) = ends(v6, PEER_PORT);
-                flows.enter(local, remote);
+                flows.enter(local, remote, FlowState::Known);
                 let frame = segment(v6, from, flags);
                 let mut times: Vec<u128> = (0..7).map(|_| bench.time(&frame)).collect();
                 times.sort_unstable();

@@ -9,13 +9,22 @@ use userspace_tcp::ConnId;
 use super::OwnFlows;
 use super::{Conn, ConnKind, Phase};
 
+/// What the shard knows of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowState {
+    /// A SYN-ACK waits for its answer. Anybody could have forged the SYN.
+    HalfOpen,
+    /// Of a connection that we open, or that is established.
+    Known,
+}
+
 /// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
 /// from the shard's thread and are no system calls.
 pub trait KnownFlows: fmt::Debug + Send {
-    /// A connection that we open, or that is established.
-    fn enter(&mut self, tuple: &FourTuple);
-    /// It is over. Once for each [`Self::enter`].
-    fn leave(&mut self, tuple: &FourTuple);
+    /// The flow has this state now, and none before.
+    fn enter(&mut self, tuple: &FourTuple, state: FlowState);
+    /// It has this state no more. Once for each [`Self::enter`].
+    fn leave(&mut self, tuple: &FourTuple, state: FlowState);
 }
 
 /// As many slots as TCP has; TCP's index names the slot, its whole name the connection.
@@ -68,24 +77,26 @@ impl ConnTable {
     }
 
     /// The peer of this connection has shown that it owns the address that its SYN came from. Before that,
-    /// anybody could have forged the SYN, so the flow is not reported as known.
+    /// anybody could have forged the SYN, so the flow is half-open only.
     pub fn established(&mut self, id: ConnId) {
         let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
-        if conn.id == id && !conn.known && conn.has_ways() {
-            enter(&mut self.flows, conn);
+        if conn.id == id && conn.entered != Some(FlowState::Known) && conn.has_ways() {
+            leave(&mut self.flows, conn);
+            enter(&mut self.flows, conn, FlowState::Known);
         }
     }
 
     /// The peer has shown that it has another address, too.
     pub fn confirmed(&mut self, id: ConnId, remote: IpAddr) {
         let slot = self.slots.get_mut(id.index()).and_then(Option::as_mut);
-        if let Some(conn) = slot.filter(|conn| conn.id == id && conn.known)
+        if let Some(conn) =
+            slot.filter(|conn| conn.id == id && conn.entered == Some(FlowState::Known))
             && let Some(flows) = &mut self.flows
             && let Some(tuple) = conn.confirm(remote)
         {
-            flows.enter(&tuple);
+            flows.enter(&tuple, FlowState::Known);
         }
     }
 
@@ -132,8 +143,12 @@ impl ConnTable {
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
         }
-        if conn.has_ways() && !matches!(conn.phase, Phase::HalfOpen) {
-            enter(&mut self.flows, &mut conn);
+        if conn.has_ways() {
+            let state = match conn.phase {
+                Phase::HalfOpen => FlowState::HalfOpen,
+                _ => FlowState::Known,
+            };
+            enter(&mut self.flows, &mut conn, state);
         }
         self.counts[conn.kind as usize] += 1;
         self.unentered += own(self.own.as_ref(), &conn);
@@ -177,19 +192,20 @@ impl ConnTable {
     }
 }
 
-fn enter(flows: &mut Option<Box<dyn KnownFlows>>, conn: &mut Conn) {
+fn enter(flows: &mut Option<Box<dyn KnownFlows>>, conn: &mut Conn, state: FlowState) {
     if let Some(flows) = flows {
-        flows.enter(&conn.tuple);
-        conn.known = true;
+        flows.enter(&conn.tuple, state);
+        conn.entered = Some(state);
     }
 }
 
 fn leave(flows: &mut Option<Box<dyn KnownFlows>>, conn: &Conn) {
     if let Some(flows) = flows
-        && conn.known
+        && let Some(state) = conn.entered
     {
-        flows.leave(&conn.tuple);
-        conn.confirmed().for_each(|tuple| flows.leave(&tuple));
+        flows.leave(&conn.tuple, state);
+        let confirmed = conn.confirmed();
+        confirmed.for_each(|tuple| flows.leave(&tuple, FlowState::Known));
     }
 }
 

@@ -1,12 +1,12 @@
 //! Which flows the shard says it knows: those whose peer has shown that it has its address, until they
-//! are over.
+//! are over. Before that an incoming one is half-open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_engine::shard::KnownFlows;
+use rnic_engine::shard::{FlowState, KnownFlows};
 use rnic_ipc::control::{MpaOptions, QpState};
 use userspace_net::FourTuple;
 
@@ -14,9 +14,9 @@ use crate::impairment::Impairment;
 use crate::side::Side;
 use crate::world::World;
 
-/// How often each flow was entered and not left.
+/// The state of each flow that was entered and not left.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Arc<Mutex<HashMap<FourTuple, i32>>>);
+pub struct Told(Arc<Mutex<HashMap<FourTuple, FlowState>>>);
 
 impl Told {
     pub fn by(side: &mut Side) -> Self {
@@ -25,29 +25,26 @@ impl Told {
         told
     }
 
+    /// How many are known.
     pub fn count(&self) -> usize {
-        let flows = self.0.lock().unwrap();
-        assert!(flows.values().all(|count| *count == 1), "{flows:?}");
-        flows.len()
+        self.of(FlowState::Known)
     }
 
-    fn change(&mut self, tuple: &FourTuple, by: i32) {
-        let mut flows = self.0.lock().unwrap();
-        let count = flows.entry(*tuple).or_default();
-        *count += by;
-        if *count == 0 {
-            flows.remove(tuple);
-        }
+    fn of(&self, state: FlowState) -> usize {
+        let flows = self.0.lock().unwrap();
+        flows.values().filter(|is| **is == state).count()
     }
 }
 
 impl KnownFlows for Told {
-    fn enter(&mut self, tuple: &FourTuple) {
-        self.change(tuple, 1);
+    fn enter(&mut self, tuple: &FourTuple, state: FlowState) {
+        let before = self.0.lock().unwrap().insert(*tuple, state);
+        assert_eq!(before, None, "{tuple:?}");
     }
 
-    fn leave(&mut self, tuple: &FourTuple) {
-        self.change(tuple, -1);
+    fn leave(&mut self, tuple: &FourTuple, state: FlowState) {
+        let before = self.0.lock().unwrap().remove(tuple);
+        assert_eq!(before, Some(state), "{tuple:?}");
     }
 }
 
@@ -59,11 +56,15 @@ fn a_flow_is_known_from_its_beginning_here_or_its_handshake_there_to_its_end() {
     world.start_connect(MpaOptions::default(), &[]);
     // Its SYN-ACK is awaited.
     assert_eq!((a.count(), b.count()), (1, 0));
+    let mut was_half_open = false;
     while world.b.counter("passive_opens") == 0 {
         assert_eq!(b.count(), 0, "a SYN alone makes no flow known");
+        was_half_open |= b.of(FlowState::HalfOpen) == 1;
         world.step();
     }
+    assert!(was_half_open);
     assert_eq!((a.count(), b.count()), (1, 1));
+    assert_eq!(b.of(FlowState::HalfOpen), 0);
 
     let mut world = World::new(2, Impairment::NONE);
     let (a, b) = (Told::by(&mut world.a), Told::by(&mut world.b));
