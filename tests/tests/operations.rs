@@ -11,7 +11,7 @@ use std::time::Duration;
 use rnic::{DisconnectReason, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Command, Family, Finished, LinkOptions};
+use rnic_tests::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, connect};
 use rnic_tests::wait;
@@ -101,6 +101,47 @@ fn an_operator_is_told_at_the_start_what_would_hand_over_joined_frames() {
     assert!(daemon.log().contains(said), "{}", daemon.log());
     // In native mode on a veth nothing does.
     assert!(!pair.daemon_a.log().contains("frames are lost"));
+}
+
+#[test]
+fn queues_that_come_after_the_start_are_told_of_and_those_with_sockets_stay() {
+    let mut lab = Lab::new("channels");
+    let link = LinkOptions {
+        queues: 2,
+        ..LinkOptions::default()
+    };
+    let (a, b) = lab.pair(&link);
+    let set = |host: &Host, kind: &str, number: &str| {
+        let ethtool = host.namespace.command("ethtool");
+        ethtool.args(["-L", INTERFACE, kind, number]).run()
+    };
+    // To have an XDP program, a veth needs as many of them as its peer sends from.
+    for (host, kind) in [(&a, "tx"), (&b, "rx")] {
+        let _ = set(host, kind, "1").success();
+    }
+    let daemon = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let unserved = |number: u64| {
+        let name = format!("{number} unserved queues");
+        wait::until(&name, Duration::from_secs(20), || {
+            (daemon.counter("unserved_queues") == number).then_some(())
+        });
+    };
+    unserved(0);
+    let _ = set(&b, "rx", "2").success();
+    unserved(1);
+    let said = "interface rnic0 has 2 RX queues now, of which 1 are served";
+    assert!(daemon.log().contains(said), "{}", daemon.log());
+    let _ = set(&b, "rx", "1").success();
+    unserved(0);
+    let said = "all RX queues of interface rnic0 are served again";
+    assert!(daemon.log().contains(said), "{}", daemon.log());
+    let _ = daemon.stop().success();
+
+    let _ = set(&b, "rx", "2").success();
+    let daemon = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let refusal = set(&b, "rx", "1").failure();
+    assert!(refusal.contains("AF_XDP"), "{refusal}");
+    let _ = daemon.stop().success();
 }
 
 #[test]

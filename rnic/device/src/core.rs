@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -48,6 +48,8 @@ pub(crate) struct Core {
     /// `native` or `generic`.
     pub(crate) xdp_mode: String,
     pub(crate) queues: u32,
+    /// RX queues that the interface has beside these.
+    pub(crate) unserved_queues: AtomicU32,
     /// None where there is no interface.
     pub(crate) netlink: Option<Netlink>,
     pub(crate) ports: Ports<Claimed>,
@@ -161,6 +163,7 @@ impl Core {
             vlans: parts.vlans,
             xdp_mode: parts.xdp_mode,
             queues: parts.queues,
+            unserved_queues: AtomicU32::new(0),
             netlink: parts.netlink,
             ports,
             driver: parts.driver,

@@ -71,6 +71,8 @@ impl Core {
         ] {
             all.push((name.to_owned(), count.load(Ordering::Relaxed)));
         }
+        let unserved = self.unserved_queues.load(Ordering::Relaxed);
+        all.push(("unserved_queues".to_owned(), unserved.into()));
         if let Some((taken, lost)) = self.captures().counts() {
             all.push(("capture_frames".to_owned(), taken));
             all.push(("capture_dropped".to_owned(), lost));

@@ -1,7 +1,7 @@
 //! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
 //! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
-//! address of a peer over SCTP, to which no way is known yet.
+//! address of a peer over SCTP, to which no way is known yet. Queues that nobody serves are told of.
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
 
@@ -31,8 +31,10 @@ const GATHERING: Duration = Duration::from_millis(50);
 const DOUBTS_MAX: usize = 1024;
 
 mod missing_addresses;
+mod unserved_queues;
 
 use missing_addresses::MissingAddresses;
+use unserved_queues::UnservedQueues;
 
 /// Peers that don't answer, each with our address.
 #[derive(Debug)]
@@ -126,6 +128,7 @@ impl RouteMonitor {
 
 fn follow(core: &Core, changes: &Changes) {
     let mut missing = MissingAddresses::default();
+    let mut unserved = UnservedQueues::new(Instant::now());
     loop {
         let wake = &core.stale_neighbors.wake;
         let mut both = [
@@ -133,8 +136,12 @@ fn follow(core: &Core, changes: &Changes) {
             PollFd::new(changes, PollFlags::IN),
         ];
         // EINTR: a look that finds nothing does no harm.
-        let patience = missing.patience(Instant::now());
-        let patience = patience.and_then(|patience| patience.try_into().ok());
+        let now = Instant::now();
+        let patience = unserved.patience(now);
+        let patience = missing
+            .patience(now)
+            .map_or(patience, |of_missing| of_missing.min(patience));
+        let patience = patience.try_into().ok();
         let _ = rustix::event::poll(&mut both, patience.as_ref());
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
@@ -149,6 +156,7 @@ fn follow(core: &Core, changes: &Changes) {
             // What the kernel has yet to find out it tells as a change.
             follow_route(core, (local, remote), None, Some(Duration::ZERO));
         }
+        unserved.look(core, &lans, Instant::now());
         if changed {
             look(core, &lans);
         }

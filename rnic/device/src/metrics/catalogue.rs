@@ -46,6 +46,11 @@ const fn level(
 
 /// What the device counts beside its shards.
 pub(super) const DEVICE: &[Family] = &[
+    level(
+        "rnic_unserved_queues",
+        "RX queues that the interface got after it was opened: the kernel gets their frames.",
+        &[("", "unserved_queues")],
+    ),
     one(
         "rnic_icmp_messages_total",
         "ICMP errors received for the RNIC's claims, those of no use, and those lost because the shard was busy.",
