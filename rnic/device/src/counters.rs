@@ -71,7 +71,7 @@ impl Core {
         ] {
             all.push((name.to_owned(), count.load(Ordering::Relaxed)));
         }
-        let unserved = self.unserved_queues.load(Ordering::Relaxed);
+        let unserved = self.unserved_queues.load(Ordering::Acquire);
         all.push(("unserved_queues".to_owned(), unserved.into()));
         if let Some((taken, lost)) = self.captures().counts() {
             all.push(("capture_frames".to_owned(), taken));

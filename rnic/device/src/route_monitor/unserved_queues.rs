@@ -44,7 +44,7 @@ impl UnservedQueues {
         };
         let served = core.queues;
         let unserved = found.saturating_sub(served);
-        let before = core.unserved_queues.swap(unserved, Ordering::Relaxed);
+        let before = core.unserved_queues.load(Ordering::Relaxed);
         if unserved > 0 && unserved != before {
             log::error!(
                 "interface {name} has {found} RX queues now, of which {served} are served: the kernel gets what \
@@ -58,5 +58,7 @@ impl UnservedQueues {
                 interface.name
             );
         }
+        // Who sees the number finds in the log what it means.
+        core.unserved_queues.store(unserved, Ordering::Release);
     }
 }

@@ -21,7 +21,8 @@ pub enum FlowState {
 /// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
 /// from the shard's thread and are no system calls.
 pub trait KnownFlows: fmt::Debug + Send {
-    /// The flow has this state now, and none before.
+    /// The flow of a connection has this state now. One whose half-open connection TCP forgot still has that
+    /// state, until another connection takes the place.
     fn enter(&mut self, tuple: &FourTuple, state: FlowState);
     /// It has this state no more. Once for each [`Self::enter`].
     fn leave(&mut self, tuple: &FourTuple, state: FlowState);
