@@ -132,17 +132,17 @@ impl KnownFlows {
     /// The segments from `remote` to `local` are of such a flow. To be left as often as it was entered.
     pub fn enter(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) {
         let place = self.place(local, remote, state);
-        self.places
-            .set(place, self.places.get(place).saturating_add(1));
+        self.places.change(place, |count| count.checked_add(1));
     }
 
     /// They are so no more.
     pub fn leave(&mut self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) {
         let place = self.place(local, remote, state);
-        match self.places.get(place) {
-            0 | u8::MAX => {}
-            count => self.places.set(place, count - 1),
-        }
+        // A count that is full stays so: nobody knows how many it is of.
+        let counts = |count: &u8| !matches!(count, 0 | &u8::MAX);
+        self.places.change(place, |count| {
+            Some(count).filter(counts).map(|count| count - 1)
+        });
     }
 
     fn place(&self, local: (IpAddr, u16), remote: (IpAddr, u16), state: FlowState) -> usize {

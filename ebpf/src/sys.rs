@@ -247,15 +247,10 @@ impl SharedBytes {
         Ok(Self { start, len })
     }
 
-    /// One byte; 0 beyond the last.
-    pub(crate) fn get(&self, at: usize) -> u8 {
-        self.at(at).map_or(0, |byte| byte.load(Ordering::Relaxed))
-    }
-
-    /// Sets one byte; beyond the last nothing.
-    pub(crate) fn set(&self, at: usize, value: u8) {
+    /// Changes one byte as `change` says, if it does; beyond the last nothing. Several may do so at once.
+    pub(crate) fn change(&self, at: usize, change: impl FnMut(u8) -> Option<u8>) {
         if let Some(byte) = self.at(at) {
-            byte.store(value, Ordering::Relaxed);
+            let _ = byte.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
         }
     }
 
