@@ -1,6 +1,8 @@
 //! `rnicd` on a host of the lab.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -262,4 +264,16 @@ pub fn assert_nothing_attached(namespace: &Namespace, interface: &str) {
         Duration::from_secs(30),
         || (!xdp_attached(namespace, interface)).then_some(()),
     );
+}
+
+/// The metrics that a daemon serves at a Unix socket.
+#[must_use]
+pub fn scrape(socket: &Path) -> String {
+    let mut stream = UnixStream::connect(socket).expect("the metrics' socket");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .expect("a request");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    text
 }

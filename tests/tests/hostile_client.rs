@@ -79,7 +79,7 @@ fn garbage_and_strange_descriptors_leave_nothing_behind() {
 
         let (channel, _fds) = greeted(&pair.daemon_a);
         channel.send(&Request::AllocPd, &strange).unwrap();
-        channel.recv::<Reply>().unwrap().unwrap().0.unwrap_err();
+        channel.recv_reply().unwrap().unwrap().0.unwrap_err();
         let (Ok(Response::Pd(pd)), _) = ask(&channel, &Request::AllocPd, &[]) else {
             panic!("no protection domain");
         };

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rnic::{CompletionQueue, Context, Listener, ProtectionDomain, QpConfig, QueuePair};
-use rnic_ipc::control::{PROTOCOL_VERSION, Reply, Request};
+use rnic_ipc::control::{PROTOCOL_VERSION, Request};
 use rnic_ipc::id::PdId;
 use rnic_ipc::transport::Channel;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -237,7 +237,7 @@ fn ask(socket: &Path, request: &Request, [stop, wait]: [&AtomicBool; 2], answere
     };
     let said = |request: &Request| {
         channel.send(request, &[]).expect("the daemon listens");
-        let reply = channel.recv::<Reply>().expect("the daemon speaks");
+        let reply = channel.recv_reply().expect("the daemon speaks");
         reply.expect("the daemon answers").0
     };
     said(&hello).expect("a place for a client");

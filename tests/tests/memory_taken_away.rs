@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rnic::{Access, Context, RefusalCode, WcStatus, WorkRequest};
-use rnic_ipc::control::{PROTOCOL_VERSION, Reply, Request, Response};
+use rnic_ipc::control::{PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
@@ -154,7 +154,7 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
     let channel = Channel::connect(daemon.socket()).expect("it serves");
     let ask = |request: &Request, fds: &[_]| {
         channel.send(request, fds).expect("it listens");
-        let (reply, _) = channel.recv::<Reply>().expect("sound").expect("an answer");
+        let (reply, _) = channel.recv_reply().expect("sound").expect("an answer");
         reply
     };
     let version = PROTOCOL_VERSION;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
-use rnic_ipc::ring::CqConsumer;
+use rnic_ipc::ring::CqMemory;
 use rnic_ipc::wake::{Drained, WakeReceiver};
 use rnic_ipc::work::{
     Completion, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus, WrOpcode,
@@ -162,14 +162,15 @@ impl CompletionQueue {
                 return Err(unexpected(&response));
             };
             let made = descriptors::<2>(fds).and_then(|[memory, notify]| {
+                let rings = CqMemory::attach_fd(memory, depth, context.shards());
                 Ok((
-                    CqConsumer::attach_fd(memory, depth).map_err(Error::of_ring)?,
+                    Rings::new(rings.map_err(Error::of_ring)?),
                     WakeReceiver::from_fd(notify),
                 ))
             });
             Ok((cq, made))
         })?;
-        let (ring, notify) = match made {
+        let (rings, notify) = match made {
             Ok(made) => made,
             Err(error) => {
                 context.give_back(&Request::DestroyCq { cq: id });
@@ -180,7 +181,7 @@ impl CompletionQueue {
         let inner = CqInner {
             context: context.clone(),
             id,
-            rings: Rings::new(ring),
+            rings,
             notify,
             watch: LazyWatch::default(),
             spin: Spin::default(),
@@ -217,7 +218,8 @@ impl CompletionQueue {
                 };
                 replaced = true;
                 let [memory] = descriptors::<1>(fds)?;
-                CqConsumer::attach_fd(memory, depth).map_err(Error::of_ring)
+                let shards = inner.context.shards();
+                CqMemory::attach_fd(memory, depth, shards).map_err(Error::of_ring)
             })
         });
         if grown.is_err() && replaced {

@@ -38,19 +38,24 @@ impl Context {
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,
         };
-        let (client, entries, fds) = match link.request(&hello, &[])? {
-            (Response::Welcome { client, doorbells }, fds) => (client, doorbells, fds),
+        let (client, entries, shards, mut fds) = match link.request(&hello, &[])? {
+            (
+                Response::Welcome {
+                    client,
+                    doorbells,
+                    shards,
+                },
+                fds,
+            ) => (client, doorbells, shards, fds),
             (other, _) => return Err(unexpected(&other)),
         };
-        let [events, doorbells, kick] = descriptors::<3>(fds)?;
+        let kicks = fds.split_off(fds.len().min(2));
+        let [events, doorbells] = descriptors::<2>(fds)?;
         let inner = Inner {
             link,
             client,
             events: Events::new(Channel::from_fd(events))?,
-            doorbells: Mutex::new(
-                DoorbellProducer::attach_fd(doorbells, entries).map_err(Error::of_ring)?,
-            ),
-            kick: Kick::from_fd(kick),
+            bells: bells(doorbells, entries, kicks, shards)?,
             gone: AtomicBool::new(false),
             process: rnic_adopt::watch_forks(),
             order: Mutex::new(()),
@@ -136,8 +141,8 @@ pub(crate) struct Inner {
     link: Link,
     client: ClientId,
     events: Events,
-    doorbells: Mutex<DoorbellProducer>,
-    kick: Kick,
+    /// By the shards' numbers, at least one.
+    bells: Box<[Bell]>,
     /// The control or event socket was found closed.
     gone: AtomicBool,
     /// Which opened it: [`rnic_adopt::forks`].
@@ -145,6 +150,35 @@ pub(crate) struct Inner {
     /// Held for a request, and until what it brought to be mapped is mapped: the RNIC takes the next
     /// request as the word that it is, and seals it.
     order: Mutex<()>,
+}
+
+/// By what a shard is told of new work.
+#[derive(Debug)]
+struct Bell {
+    ring: Mutex<DoorbellProducer>,
+    kick: Kick,
+}
+
+/// Those of all shards.
+fn bells(
+    memory: OwnedFd,
+    entries: u32,
+    kicks: Vec<OwnedFd>,
+    shards: u8,
+) -> Result<Box<[Bell]>, Error> {
+    if shards == 0 || kicks.len() != usize::from(shards) {
+        let count = kicks.len();
+        return Err(Error::protocol(format!(
+            "{count} kicks for {shards} shards"
+        )));
+    }
+    let rings = DoorbellProducer::attach_fd(memory, entries, kicks.len());
+    let both = rings.map_err(Error::of_ring)?.into_iter().zip(kicks);
+    let bell = |(ring, kick)| Bell {
+        ring: Mutex::new(ring),
+        kick: Kick::from_fd(kick),
+    };
+    Ok(both.map(bell).collect())
 }
 
 impl Inner {
@@ -267,19 +301,30 @@ impl Inner {
         self.link.transmit_posted(qp)
     }
 
-    /// Tells the engine that a queue pair has new work.
-    pub(crate) fn ring_doorbell(&self, qp: QpNum) -> Result<(), Error> {
+    /// How many shards the RNIC has: each has rings of its own.
+    pub(crate) fn shards(&self) -> usize {
+        self.bells.len()
+    }
+
+    /// Tells the shard that has a queue pair that it has new work.
+    pub(crate) fn ring_doorbell(&self, shard: u32, qp: QpNum) -> Result<(), Error> {
+        let Some(bell) = self.bells.get(shard as usize) else {
+            return Err(Error::protocol(format!(
+                "queue pair {qp} in shard {shard} of {}",
+                self.bells.len()
+            )));
+        };
         // The clock costs as much as ringing does, and hardly ever anybody waits.
         let mut deadline = None;
         loop {
-            let mut doorbells = lock(&self.doorbells);
+            let mut doorbells = lock(&bell.ring);
             let (rung, kick) = match doorbells.ring(qp) {
                 Ok(kick) => (true, kick),
                 Err(_) => (false, doorbells.take_sleeping()),
             };
             drop(doorbells);
             if kick {
-                self.kick.kick();
+                bell.kick.kick();
             }
             // An engine that is gone may have left its flag at sleeping, or its ring full.
             if (kick || !rung) && (self.is_gone() || self.events.is_closed()) {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rnic_ipc::control::{Reply, Request, Response};
+use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::transport::Channel;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -42,7 +42,7 @@ impl Link {
                 wait_for_reply(&channel, request, PATIENCE, |sentence| {
                     log::warn!("{sentence}")
                 });
-                channel.recv::<Reply>()?.ok_or(Error::DaemonGone)?
+                channel.recv_reply()?.ok_or(Error::DaemonGone)?
             }
             Self::Embedded(session) => {
                 let fds: std::io::Result<Vec<_>> =
@@ -141,6 +141,7 @@ pub(crate) fn borrow(fd: &impl AsFd) -> [BorrowedFd<'_>; 1] {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use rnic_ipc::control::Reply;
     use std::os::unix::net::UnixListener;
 
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -176,7 +177,7 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         theirs.send(&Reply::Ok(Response::Done), &[]).unwrap();
         assert_eq!(said(&ours), None);
-        assert!(ours.recv::<Reply>().unwrap().is_some());
+        assert!(ours.recv_reply().unwrap().is_some());
         drop(theirs);
         assert_eq!(said(&ours), None);
     }

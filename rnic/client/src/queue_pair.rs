@@ -321,9 +321,12 @@ impl QueuePair {
         self.context().check()?;
         let mut queue = lock(queue);
         let posted = push(&mut queue, work, self.max_sge, self.max_inline)?;
-        if posted > 0 && !at_once(self.context(), self.num()) && queue.set_pending() {
+        if posted > 0
+            && !at_once(self.context(), self.num())
+            && let Some(shard) = queue.set_pending()
+        {
             drop(queue);
-            self.context().ring_doorbell(self.num())?;
+            self.context().ring_doorbell(shard, self.num())?;
         }
         Ok(posted)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::{CongestionControl, XdpMode};
+use rnic_device::{CongestionControl, ShardCount, XdpMode};
 
 use crate::metrics::MetricsAddress;
 
@@ -103,6 +103,11 @@ pub(crate) struct LinkGiven {
     /// with the interface's name before the extension
     #[arg(long, value_name = "FILE.pcapng")]
     pub(crate) capture: Option<PathBuf>,
+
+    /// Threads that serve the interface, each with RX queues of its own: a number, or `auto` for one for each queue,
+    /// but no more than processors [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) shards: Option<ShardCount>,
 
     /// RX queues to serve; must be all that the interface has [default: all]
     #[arg(long, value_name = "N")]
@@ -229,6 +234,7 @@ impl LinkGiven {
     pub(crate) fn over(self, below: Self) -> Self {
         Self {
             capture: self.capture.or(below.capture),
+            shards: self.shards.or(below.shards),
             queues: self.queues.or(below.queues),
             mode: self.mode.or(below.mode),
             frames: self.frames.or(below.frames),

@@ -23,13 +23,14 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 36] = [
+const KEYS: [&str; 37] = [
     "interface",
     "socket",
     "socket_mode",
     "socket_group",
     "admin_group",
     "capture",
+    "shards",
     "queues",
     "mode",
     "frames",

@@ -225,6 +225,7 @@ fn with_loopback(
         None if given.loopback => {
             let link = &given.link;
             let of_interfaces = [
+                (link.shards.is_some(), "shards"),
                 (link.queues.is_some(), "queues"),
                 (link.mode.is_some(), "a mode of XDP"),
                 (link.busy_poll.is_some(), "busy_poll"),
@@ -285,6 +286,7 @@ fn device(
     take(link.answer_timeout, &mut config.answer_timeout);
     config.polling = polling(&link, config.polling);
     config.flood_limits = flood_limits(&link, config.flood_limits);
+    config.shards = link.shards.unwrap_or(config.shards);
     config.queues = link.queues;
     config.capture = link.capture;
     config.mode = link.mode.unwrap_or(Mode::Auto).into();

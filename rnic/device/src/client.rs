@@ -62,8 +62,8 @@ pub(crate) struct Turn {
 #[derive(Debug, Default)]
 pub(crate) struct NewRings {
     unsealed: Vec<OwnedFd>,
-    /// The client's doorbells, for the shard.
-    pub(crate) doorbells: Option<DoorbellConsumer>,
+    /// The client's doorbells, for each shard.
+    pub(crate) doorbells: Option<Vec<DoorbellConsumer>>,
 }
 
 impl NewRings {

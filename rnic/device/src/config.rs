@@ -1,6 +1,7 @@
 //! What an RNIC is opened with.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rnic_engine::shard::SctpUdp;
@@ -19,6 +20,9 @@ pub struct DeviceConfig {
     pub interface: String,
     /// Whether this host's own addresses are served.
     pub loopback: LoopbackUse,
+    /// How many shards serve it: threads, each with RX queues of its own. Of several there are as many as queues at
+    /// most, and connections within the host are in the first one.
+    pub shards: ShardCount,
     /// RX queues to serve. `None` takes all that the interface has, which is also the only number
     /// that leaves no claimed frame to the kernel.
     pub queues: Option<u32>,
@@ -96,6 +100,7 @@ impl DeviceConfig {
         Self {
             interface: interface.into(),
             loopback: LoopbackUse::default(),
+            shards: ShardCount::ONE,
             queues: None,
             vlans: Vec::new(),
             mode: XdpMode::Auto,
@@ -123,6 +128,60 @@ impl DeviceConfig {
         }
     }
 }
+
+/// How many shards an interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardCount {
+    /// So many: from 1 to [`ShardCount::MAX`].
+    Number(u32),
+    /// One for each RX queue, but no more than there are processors for this process.
+    Auto,
+}
+
+impl ShardCount {
+    /// One, which needs no other's help for anything: the default.
+    pub const ONE: Self = Self::Number(1);
+    /// The most shards of an interface.
+    pub const MAX: u32 = rnic_engine::shard::SHARDS_MAX as u32;
+
+    /// How many it is for so many queues.
+    pub(crate) fn of(self, queues: u32) -> u32 {
+        match self {
+            Self::Number(number) => number,
+            Self::Auto => {
+                let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                queues.clamp(1, Self::MAX.min(processors as u32))
+            }
+        }
+    }
+}
+
+impl FromStr for ShardCount {
+    type Err = NoShardCount;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().ok();
+        let number = number.filter(|number| (1..=Self::MAX).contains(number));
+        number.map(Self::Number).ok_or(NoShardCount)
+    }
+}
+
+impl std::fmt::Display for ShardCount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+/// A text that says no number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give a number from 1 to {}, or `auto`", ShardCount::MAX)]
+pub struct NoShardCount;
 
 /// What [`crate::Devices`] do about interfaces that are not there, are down, or have no address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
 use rnic_ipc::heap;
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_net::Vlans;
+use rnic_net::{IcmpReport, Vlans};
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
@@ -19,16 +19,16 @@ use crate::audit::RefusedPeer;
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
-use crate::driver::{Driver, Told};
+use crate::driver::Told;
 use crate::host::Sockets;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
-use crate::host::ports::{Claims, LocalPort, PortSpace, Ports, Stamp};
+use crate::host::ports::{Claims, LocalPort, PortSpace, Ports};
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
-use crate::refuse;
 use crate::route_monitor::StaleNeighbors;
+use crate::shards::{FIRST, Shards};
 use crate::shared_prm::SharedPrm;
 use crate::vlan::Lan;
 use crate::{DeviceConfig, LoopbackUse};
@@ -39,8 +39,8 @@ use crate::{DeviceConfig, LoopbackUse};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: DeviceConfig,
-    /// The shard's number.
-    pub(crate) shard: u8,
+    /// The device's number.
+    pub(crate) number: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     lans: Mutex<Vec<Lan>>,
     /// The VLANs of local addresses.
@@ -53,7 +53,7 @@ pub(crate) struct Core {
     /// None where there is no interface.
     pub(crate) netlink: Option<Netlink>,
     pub(crate) ports: Ports<Claimed>,
-    pub(crate) driver: Driver,
+    pub(crate) shards: Shards,
     pub(crate) icmp: Arc<IcmpCounts>,
     /// Peers that don't answer, for the [`RouteMonitor`](crate::route_monitor::RouteMonitor).
     pub(crate) stale_neighbors: Arc<StaleNeighbors>,
@@ -133,8 +133,8 @@ fn port_space(config: &DeviceConfig) -> PortSpace {
 /// The parts that [`Core`] is made of.
 pub(crate) struct Parts {
     pub(crate) config: DeviceConfig,
-    /// The shard's number.
-    pub(crate) shard: u8,
+    /// The device's number.
+    pub(crate) number: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     pub(crate) lans: Vec<Lan>,
     pub(crate) vlans: Vlans,
@@ -143,7 +143,7 @@ pub(crate) struct Parts {
     pub(crate) netlink: Option<Netlink>,
     pub(crate) stale_neighbors: StaleNeighbors,
     pub(crate) steering: Option<Steering>,
-    pub(crate) driver: Driver,
+    pub(crate) shards: Shards,
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) frame_bytes: usize,
     pub(crate) icmp: Vec<IcmpSocket>,
@@ -158,7 +158,7 @@ impl Core {
             last_counters: Mutex::default(),
             shared_prm,
             config: parts.config,
-            shard: parts.shard,
+            number: parts.number,
             lans: Mutex::new(parts.lans),
             vlans: parts.vlans,
             xdp_mode: parts.xdp_mode,
@@ -166,7 +166,7 @@ impl Core {
             unserved_queues: AtomicU32::new(0),
             netlink: parts.netlink,
             ports,
-            driver: parts.driver,
+            shards: parts.shards,
             icmp: Arc::default(),
             stale_neighbors: Arc::new(parts.stale_neighbors),
             icmp_sockets: Mutex::new(parts.icmp),
@@ -223,7 +223,12 @@ impl Core {
             return Ok(None);
         }
         let core = self.clone();
-        let deliver = move |reports| core.driver.try_post(Command::IcmpErrors { reports });
+        let deliver = move |reports: Vec<IcmpReport>| {
+            // Each knows whether it sent the segment.
+            core.shards.try_post_all(|| Command::IcmpErrors {
+                reports: reports.clone(),
+            })
+        };
         IcmpReader::start(sockets, self.icmp.clone(), deliver).map(Some)
     }
 
@@ -265,14 +270,16 @@ impl Core {
         }
         let interface = self.config.interface.clone();
         log::error!("interface {interface} was taken away from the host: its connections end");
-        let ended = self.execute(Command::InterfaceGone { interface });
+        let ended = self.shards.all_do(|| Command::InterfaceGone {
+            interface: interface.clone(),
+        });
         log_refusal("connections", ended);
     }
 
     /// The queue pairs of a client that have a connection, with their states.
     pub(crate) fn connected(&self, client: ClientId) -> Vec<(QpNum, QpState)> {
         let queue_pairs = self.prm().queue_pairs(client);
-        let state = |qp| match self.execute(Command::QueryQp { qp }) {
+        let state = |qp| match self.shards.execute_for(qp, Command::QueryQp { qp }) {
             Ok((Answer::QpState(state), _)) => Some((qp, state)),
             _ => None,
         };
@@ -295,14 +302,6 @@ impl Core {
     /// Says that the device takes no more requests; `false` when that was said before.
     pub(crate) fn begin_closing(&self) -> bool {
         !self.closing.swap(true, Ordering::AcqRel)
-    }
-
-    /// Has the shard carry out a command that was granted.
-    pub(crate) fn execute(&self, command: Command) -> Result<(Answer, Stamp), Refusal> {
-        let (answer, stamp) = self.driver.execute(command).map_err(refuse::stopped)?;
-        answer
-            .map(|answer| (answer, stamp))
-            .map_err(refuse::command)
     }
 
     pub(crate) fn add_client(&self, client: Arc<Client>) {
@@ -372,9 +371,14 @@ impl Core {
                     refused.refusal
                 );
                 let request = *refused.grant.request();
-                self.driver.post(Command::Refuse { request });
+                let shard = self.shards.shard_of_request(request);
+                self.shards.drivers()[shard].post(Command::Refuse { request });
                 return;
             }
+        }
+        if let Event::CqError { cq } = event {
+            // Of those that have failed already none tells again.
+            self.shards.try_post_all(|| Command::FailCq { cq });
         }
         let Some(client) = self.client(id) else {
             return;
@@ -486,10 +490,13 @@ impl Core {
         }
         self.end_capture(&mut turn);
         if turn.greeted {
-            let removed = self.execute(Command::RemoveClient { client: client.id });
+            let client = client.id;
+            let removed = self.shards.all_do(|| Command::RemoveClient { client });
             log_refusal("a client", removed);
         }
-        self.driver.kicks().remove(client.id);
+        for driver in self.shards.drivers() {
+            driver.kicks().remove(client.id);
+        }
         self.prm().client_removed(teardown);
         lock(&self.clients).remove(&client.id);
     }
@@ -498,30 +505,29 @@ impl Core {
         match step {
             Step::Listener(removal) => {
                 let listener = *removal.listener();
-                log_refusal("a listener", self.execute(Command::Unlisten { listener }));
+                let unlistened = self.shards.all_do(|| Command::Unlisten { listener });
+                log_refusal("a listener", unlistened);
                 let at = LocalPort::new(*removal.transport(), *removal.local());
                 self.ports.unlistened(at);
             }
             Step::Qp(removal) => {
-                log_refusal(
-                    "a queue pair",
-                    self.execute(Command::RemoveQp { qp: *removal.qp() }),
-                );
+                log_refusal("a queue pair", self.remove_qp(*removal.qp()));
             }
             Step::Region(revocation) => {
                 let stag = *revocation.stag();
-                log_refusal("a region", self.execute(Command::RemoveRegion { stag }));
+                let revoked = self.shards.all_do(|| Command::RemoveRegion { stag });
+                log_refusal("a region", revoked);
                 turn.memory.remove(&stag.0);
             }
             Step::Srq(removal) => {
-                let removed = self.execute(Command::RemoveSrq {
-                    srq: *removal.srq(),
-                });
+                let srq = *removal.srq();
+                let removed = self.shards.execute(FIRST, Command::RemoveSrq { srq });
                 log_refusal("a shared receive queue", removed);
             }
             Step::Cq(removal) => {
                 let cq = *removal.cq();
-                log_refusal("a completion queue", self.execute(Command::RemoveCq { cq }));
+                let removed = self.shards.all_do(|| Command::RemoveCq { cq });
+                log_refusal("a completion queue", removed);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The device's counters: of the shard, of steering, of the capture, and levels of its own.
+//! The device's counters: of the shards, of steering, of the capture, and levels of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use rnic_ipc::heap;
 use rnic_prm::Pace;
 
 use crate::core::{Core, lock};
+use crate::shards;
 
 /// Bytes that a counter takes in a message beside its name, at most: the length of the name and
 /// the value, each as a variable-length integer.
@@ -41,10 +42,13 @@ impl Core {
 
     /// Every counter, in a fixed order.
     pub(crate) fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
-        let mut all = Vec::new();
-        if let (Answer::Counters(counters), _) = self.execute(Command::QueryCounters)? {
-            all = counters;
+        let mut of_shards = Vec::new();
+        for done in self.shards.execute_all(|| Command::QueryCounters) {
+            if let (Answer::Counters(counters), _) = done? {
+                of_shards.push(counters);
+            }
         }
+        let mut all = shards::counters::sum(of_shards);
         all.extend(self.device_counters());
         Ok(all)
     }

@@ -24,7 +24,7 @@ const RETRY_EVENTS: Duration = Duration::from_millis(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// An interface that is open as an RNIC: one device in the sense of the verbs, with the objects of its
-/// clients and a shard of its own. It stays so until [`Device::shutdown`], or until it is
+/// clients and shards of its own. It stays so until [`Device::shutdown`], or until it is
 /// dropped, which does the same.
 #[derive(Debug)]
 pub struct Device {
@@ -53,7 +53,7 @@ impl Device {
     }
 
     pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {
-        let teller = if core.driver.is_threaded() {
+        let teller = if core.shards.are_threaded() {
             let core = core.clone();
             let tell = move || {
                 let bug = EndProcess("thread for events");
@@ -132,10 +132,10 @@ impl Device {
     /// Polls the shard once and handles what it tells, with inline driving; says whether there was
     /// work. With threaded driving it does nothing.
     pub fn drive(&self) -> bool {
-        if self.core.driver.is_threaded() {
+        if self.core.shards.are_threaded() {
             return false;
         }
-        let mut worked = self.core.driver.drive();
+        let mut worked = self.core.shards.first().drive();
         worked |= self.handle_told();
         self.core.flush_events();
         worked
@@ -145,13 +145,13 @@ impl Device {
     #[inline]
     pub(crate) fn handle_told(&self) -> bool {
         // Part of each poll, of which most find nothing.
-        self.core.driver.has_told() && self.handle_all_told()
+        self.core.shards.first().has_told() && self.handle_all_told()
     }
 
     #[inline(never)]
     fn handle_all_told(&self) -> bool {
         let mut worked = false;
-        while let Ok(told) = self.core.driver.told().try_recv() {
+        while let Ok(told) = self.core.shards.told().try_recv() {
             self.core.handle(told);
             worked = true;
         }
@@ -160,7 +160,7 @@ impl Device {
 
     /// Whether the shard runs only in [`Self::drive`].
     pub fn is_inline(&self) -> bool {
-        !self.core.driver.is_threaded()
+        !self.core.shards.are_threaded()
     }
 
     /// The name of the interface.
@@ -211,7 +211,8 @@ impl Device {
                 if state == QpState::Rts {
                     let abort = false;
                     // It may have ended by itself meanwhile.
-                    let _ = self.core.execute(Command::Disconnect { qp, abort });
+                    let disconnect = Command::Disconnect { qp, abort };
+                    let _ = self.core.shards.execute_for(qp, disconnect);
                 }
             }
         }
@@ -251,7 +252,7 @@ impl Device {
             follower.stop();
         }
         // The capture ends with the shard, after the last reset has passed it.
-        self.core.driver.stop(Patience {
+        self.core.shards.stop(Patience {
             quiet: self.core.config.flush_timeout,
             linger: self.core.config.linger_max,
         });
@@ -328,7 +329,7 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
 
 /// Handles what the shard tells until it has stopped.
 fn tell(core: &Arc<Core>) {
-    let told = core.driver.told();
+    let told = core.shards.told();
     let mut waiting = false;
     loop {
         let next = if waiting {

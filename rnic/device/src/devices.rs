@@ -97,7 +97,7 @@ impl Devices {
         // what it does not need.
         let opened = opened()?;
         for core in cores {
-            let shard = core.shard;
+            let shard = core.number;
             let device = Device::start(core)?;
             if let Some(slot) = slots.iter_mut().find(|slot| slot.shard == shard) {
                 slot.open(device);

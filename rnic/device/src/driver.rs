@@ -1,8 +1,8 @@
-//! Who runs the shard, and how commands reach it.
+//! Who runs a shard, and how commands reach it.
 //!
 //! Either a thread of its own, to which commands go by a bounded channel, or whoever calls
 //! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
-//! order in which the shard did and said things.
+//! order in which the shard did and said things. The shards of a device tell by one channel.
 
 mod contention;
 mod end_process;
@@ -41,14 +41,40 @@ pub(crate) struct Told {
 pub(crate) struct Stopped;
 
 /// The result of a command, and when it was done.
-pub(crate) type Done = Result<(Result<Answer, CommandError>, Stamp), Stopped>;
+pub(crate) type Reply = (Result<Answer, CommandError>, Stamp);
+
+/// The same of a shard that may have stopped.
+pub(crate) type Done = Result<Reply, Stopped>;
+
+/// The channel by which shards that run in threads tell.
+pub(crate) fn telling() -> (Sender<Told>, Receiver<Told>) {
+    crossbeam::channel::bounded(TOLD_MAX)
+}
 
 /// Runs a shard.
 #[derive(Debug)]
 pub(crate) struct Driver {
     runner: Runner,
     kicks: Arc<Kicks>,
-    told: Receiver<Told>,
+}
+
+/// A command that the shard has been given.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// A thread carries it out.
+    Given(Receiver<Reply>),
+    /// It is done, or the shard has stopped.
+    Done(Box<Done>),
+}
+
+impl Pending {
+    /// Waits until it is done.
+    pub(crate) fn wait(self) -> Done {
+        match self {
+            Self::Given(answer) => answer.recv().map_err(|_| Stopped),
+            Self::Done(done) => *done,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -79,26 +105,25 @@ impl Driver {
     /// Starts a thread that polls until [`Driver::stop`], with a seccomp filter if that is wanted.
     pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
         engine: Engine<P>,
+        told: Sender<Told>,
         polling: Polling,
         seccomp: bool,
     ) -> std::io::Result<Self> {
         let kicks = Arc::new(Kicks::new()?);
-        let (sender, told) = crossbeam::channel::bounded(TOLD_MAX);
-        let handle = thread::start(engine, kicks.clone(), sender, polling, seccomp)?;
+        let handle = thread::start(engine, kicks.clone(), told, polling, seccomp)?;
         Ok(Self {
             runner: Runner::Threaded(handle),
             kicks,
-            told,
         })
     }
 
-    /// Leaves polling to [`Driver::drive`].
-    pub(crate) fn inline(engine: Box<dyn Drive>) -> std::io::Result<Self> {
+    /// Leaves polling to [`Driver::drive`]. What the shard tells comes by the channel.
+    pub(crate) fn inline(engine: Box<dyn Drive>) -> std::io::Result<(Self, Receiver<Told>)> {
         let kicks = Arc::new(Kicks::new()?);
         // Whoever drives also takes what is told, so the channel can't be waited for.
         let (sender, told) = crossbeam::channel::unbounded();
         let engine = Mutex::new(Some(engine));
-        Ok(Self {
+        let driver = Self {
             runner: Runner::Inline {
                 engine,
                 told: Teller {
@@ -107,8 +132,8 @@ impl Driver {
                 },
             },
             kicks,
-            told,
-        })
+        };
+        Ok((driver, told))
     }
 
     /// Whether a thread runs the shard.
@@ -133,22 +158,26 @@ impl Driver {
         }
     }
 
-    /// What the shard told. Ends when the shard has stopped.
-    pub(crate) fn told(&self) -> &Receiver<Told> {
-        &self.told
-    }
-
     /// Has the shard carry out a command, and waits for it.
     pub(crate) fn execute(&self, command: Command) -> Done {
+        self.begin(command).wait()
+    }
+
+    /// Gives the shard a command to carry out; waits only while too many others do.
+    pub(crate) fn begin(&self, command: Command) -> Pending {
         match &self.runner {
-            Runner::Threaded(handle) => handle.execute(command),
+            Runner::Threaded(handle) => match handle.begin(command) {
+                Ok(answer) => Pending::Given(answer),
+                Err(stopped) => Pending::Done(Box::new(Err(stopped))),
+            },
             Runner::Inline { engine, told } => {
-                let mut engine = lock(engine);
-                let engine = engine.as_mut().ok_or(Stopped)?;
-                let mut tell = |item| told.tell(item);
-                let done = engine.execute(command, &mut tell);
-                engine.drain(&mut tell);
-                Ok(done)
+                let done = lock(engine).as_mut().ok_or(Stopped).map(|engine| {
+                    let mut tell = |item| told.tell(item);
+                    let done = engine.execute(command, &mut tell);
+                    engine.drain(&mut tell);
+                    done
+                });
+                Pending::Done(Box::new(done))
             }
         }
     }
@@ -207,15 +236,23 @@ impl Driver {
         engine.is_some_and(|engine| engine.transmit_posted(client, qp))
     }
 
-    /// Lets the shard poll until it is quiet and no peer waits for it, `patience` at most, and ends it.
-    pub(crate) fn stop(&self, patience: Patience) {
+    /// Has the shard poll until it is quiet and no peer waits for it, `patience` at most, and end then. An inline one
+    /// has ended when this returns, another by [`Self::join`].
+    pub(crate) fn begin_stopping(&self, patience: Patience) {
         match &self.runner {
-            Runner::Threaded(handle) => handle.stop(patience),
+            Runner::Threaded(handle) => handle.begin_stopping(patience),
             Runner::Inline { engine, told } => {
                 if let Some(mut engine) = lock(engine).take() {
                     engine.quiesce(patience, &mut |item| told.tell(item));
                 }
             }
+        }
+    }
+
+    /// Waits for the end of a shard that is being stopped.
+    pub(crate) fn join(&self) {
+        if let Runner::Threaded(handle) = &self.runner {
+            handle.join();
         }
     }
 }

@@ -12,6 +12,7 @@ use rnic_net::{Path, PathDefaults};
 use rnic_xsk::InternalEnd;
 
 use crate::core::{Core, lock};
+use crate::shards::FIRST;
 use crate::vlan::Route;
 use crate::{LoopbackUse, refuse};
 
@@ -82,7 +83,8 @@ fn connect(a: &Arc<Core>, link_a: usize, b: &Arc<Core>, link_b: usize) -> Result
     })?;
     for (core, link, end) in [(a, link_a, end_a), (b, link_b, end_b)] {
         // The end of a link that leads nowhere any more comes back, and is dropped here.
-        core.execute(Command::SetInternalLink { link, end })?;
+        core.shards
+            .execute(FIRST, Command::SetInternalLink { link, end })?;
     }
     // Only now: a connection needs both ends.
     for (core, link, other) in [(a, link_a, b), (b, link_b, a)] {

@@ -42,11 +42,14 @@ mod refuse;
 mod room;
 mod route_monitor;
 mod session;
+mod shards;
 mod shared_prm;
 mod vlan;
 
 pub use audit::TARGET as AUDIT;
-pub use config::{DeviceConfig, Driving, LoopbackUse, Polling, Presence, XdpMode};
+pub use config::{
+    DeviceConfig, Driving, LoopbackUse, NoShardCount, Polling, Presence, ShardCount, XdpMode,
+};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

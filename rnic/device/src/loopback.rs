@@ -16,7 +16,7 @@ use rnic_xsk::{ChunkSize, Umem};
 
 use crate::core::Core;
 use crate::host::interface::Interface;
-use crate::open::Opened;
+use crate::open::{self, Opened};
 use crate::vlan::{Lan, Route};
 use crate::{DeviceConfig, DeviceError, LoopbackUse, refuse};
 
@@ -31,8 +31,9 @@ const CHUNK: ChunkSize = ChunkSize::Bytes16384;
 /// Fewer frames are too few for a window of each direction and what waits to be delivered.
 const FRAMES_MIN: u32 = 256;
 
-/// Opens a device of the loopback alone, as one shard of a number of its own.
-pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
+/// Opens a device of the loopback alone, of a number of its own.
+pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
+    open::check_shards(&config, 1)?;
     if config.frames < FRAMES_MIN {
         return Err(DeviceError::BadConfig {
             what: "a number of frames",
@@ -59,13 +60,13 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
     };
     Ok(Opened {
         config,
-        shard,
+        number,
         lans: vec![lan],
         vlans: Vlans::default(),
         xdp_mode: "none".to_owned(),
         netlink: None,
         steering: None,
-        flows: None,
+        flows: Vec::new(),
         icmp: Vec::new(),
         umem,
         pool,

@@ -22,6 +22,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::{Core, lock};
+use crate::shards::counters;
 use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
 pub use text::MetricKind;
 use text::{Text, labels};
@@ -167,12 +168,54 @@ pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
 /// What one device measured until one moment.
 struct Look<'a> {
     core: &'a Core,
-    shard: Box<ShardMetrics>,
+    shards: Vec<ShardLook>,
+    /// What it counts beside its shards.
     counters: HashMap<String, u64>,
-    /// The labels of what its shard measures.
-    of_shard: String,
-    /// The labels of what it measures beside that.
+    /// The labels of what it measures beside its shards.
     of_interface: String,
+}
+
+/// What one of its shards measured.
+struct ShardLook {
+    metrics: Box<ShardMetrics>,
+    counters: HashMap<String, u64>,
+    labels: String,
+}
+
+impl<'a> Look<'a> {
+    fn at(core: &'a Core) -> Result<Self, Refusal> {
+        let interface = ("interface", &*core.config.interface);
+        let mut shards = Vec::new();
+        for (shard, done) in (0_u32..).zip(core.shards.execute_all(|| Command::QueryMetrics)) {
+            if let (Answer::Metrics(metrics), _) = done? {
+                shards.push(ShardLook {
+                    counters: metrics.counters.iter().cloned().collect(),
+                    metrics,
+                    labels: labels(&[("shard", &shard.to_string()), interface]),
+                });
+            }
+        }
+        Ok(Self {
+            core,
+            shards,
+            counters: core.device_counters().into_iter().collect(),
+            of_interface: labels(&[interface]),
+        })
+    }
+
+    fn counted(&self) -> (&HashMap<String, u64>, &str) {
+        (&self.counters, &self.of_interface)
+    }
+}
+
+impl ShardLook {
+    fn counted(&self) -> (&HashMap<String, u64>, &str) {
+        (&self.counters, &self.labels)
+    }
+}
+
+fn shards<'l>(looks: &'l [Look<'_>]) -> impl Iterator<Item = &'l ShardLook> {
+    looks.iter().flat_map(|look| &look.shards)
 }
 
 /// Everything that the devices of a process measure: those that share a PRM.
@@ -184,22 +227,8 @@ pub(crate) fn of(
     cores: &[&Core],
     interfaces: &[(String, Option<String>)],
 ) -> Result<String, Refusal> {
-    let mut looks = Vec::new();
-    for core in cores {
-        let (Answer::Metrics(shard), _) = core.execute(Command::QueryMetrics)? else {
-            return Ok(String::new());
-        };
-        let mut counters: HashMap<String, u64> = shard.counters.iter().cloned().collect();
-        counters.extend(core.device_counters());
-        let interface = ("interface", &*core.config.interface);
-        looks.push(Look {
-            core,
-            shard,
-            counters,
-            of_shard: labels(&[("shard", &core.shard.to_string()), interface]),
-            of_interface: labels(&[interface]),
-        });
-    }
+    let looks: Result<Vec<_>, _> = cores.iter().map(|core| Look::at(core)).collect();
+    let looks = looks?;
     let mut text = Text::default();
     head(&mut text, INFO);
     for look in &looks {
@@ -207,18 +236,22 @@ pub(crate) fn of(
             ("xdp_mode", &look.core.xdp_mode),
             ("version", env!("CARGO_PKG_VERSION")),
         ]);
-        text.sample(INFO.0, &joined(&look.of_shard, &more), 1);
+        for shard in &look.shards {
+            text.sample(INFO.0, &joined(&shard.labels, &more), 1);
+        }
     }
     head(&mut text, OPEN);
     for (name, waits) in interfaces {
         let is_open = u64::from(waits.is_none());
         text.sample(OPEN.0, &labels(&[("interface", name)]), is_open);
     }
-    families(&mut text, SHARD, &looks, |look| &look.of_shard);
-    families(&mut text, DEVICE, &looks, |look| &look.of_interface);
+    families(&mut text, SHARD, || shards(&looks).map(ShardLook::counted));
+    families(&mut text, DEVICE, || looks.iter().map(Look::counted));
     // What the PRM counts is not each device's own.
     let prm = looks.get(..1).unwrap_or(&[]);
-    families(&mut text, PRM, prm, |_| "");
+    families(&mut text, PRM, || {
+        prm.iter().map(|look| (&look.counters, ""))
+    });
     ports(&mut text, &looks);
     let verdict = |name: &str| labels(&[("verdict", name)]);
     prefixed(&mut text, STEERING, &looks, "steering_", |look, name| {
@@ -270,7 +303,10 @@ struct ClientLook {
 impl ClientLook {
     /// Of the clients of a device.
     fn all(look: &Look<'_>) -> Vec<Self> {
-        let counted: HashMap<ClientId, QpCounters> = look.shard.clients.iter().copied().collect();
+        let mut counted: HashMap<ClientId, QpCounters> = HashMap::new();
+        for (client, counters) in look.shards.iter().flat_map(|shard| &shard.metrics.clients) {
+            *counted.entry(*client).or_default() += *counters;
+        }
         let show = |client: Arc<Client>| {
             // One that is leaving holds nothing that anybody could ask for.
             let holds = look.core.prm().holdings_of(client.id)?;
@@ -353,18 +389,17 @@ fn who(client: &Client) -> String {
     ])
 }
 
-fn families<'a>(
-    text: &mut Text,
-    all: &[Family],
-    looks: &'a [Look<'a>],
-    common: impl Fn(&'a Look<'a>) -> &'a str,
-) {
+/// Families whose samples are some of these counters, each with the labels beside them.
+fn families<'l, C>(text: &mut Text, all: &[Family], counted: impl Fn() -> C)
+where
+    C: Iterator<Item = (&'l HashMap<String, u64>, &'l str)>,
+{
     for family in all {
         let mut samples = Vec::new();
-        for look in looks {
+        for (counters, common) in counted() {
             for (own, counter) in family.members {
-                if let Some(value) = look.counters.get(*counter) {
-                    samples.push((joined(common(look), own), *value));
+                if let Some(value) = counters.get(*counter) {
+                    samples.push((joined(common, own), *value));
                 }
             }
         }
@@ -394,13 +429,16 @@ fn ports(text: &mut Text, looks: &[Look<'_>]) {
     for family in PORT {
         let mut samples = Vec::new();
         for look in looks {
-            let counters = &look.counters;
-            let numbers = (0..).take_while(|n| counters.contains_key(&format!("port{n}_received")));
-            for port in numbers {
-                let common = format!("{},port=\"{port}\"", look.of_shard);
-                for (own, counter) in family.members {
-                    if let Some(value) = counters.get(&format!("port{port}_{counter}")) {
-                        samples.push((joined(&common, own), *value));
+            for (number, shard) in look.shards.iter().enumerate() {
+                let counters = &shard.counters;
+                let is_there = |n: &usize| counters.contains_key(&format!("port{n}_received"));
+                for own_number in (0..).take_while(is_there) {
+                    let port = counters::port(look.shards.len(), number, own_number);
+                    let common = format!("{},port=\"{port}\"", shard.labels);
+                    for (own, counter) in family.members {
+                        if let Some(value) = counters.get(&format!("port{own_number}_{counter}")) {
+                            samples.push((joined(&common, own), *value));
+                        }
                     }
                 }
             }
@@ -435,15 +473,15 @@ fn prefixed(
 
 fn times(text: &mut Text, looks: &[Look<'_>]) {
     head(text, WORK);
-    for look in looks {
+    for shard in shards(looks) {
         for class in WorkClass::ALL {
-            let labels = joined(&look.of_shard, &labels(&[("operation", class.name())]));
-            text.histogram(WORK.0, &labels, look.shard.work.of(class));
+            let labels = joined(&shard.labels, &labels(&[("operation", class.name())]));
+            text.histogram(WORK.0, &labels, shard.metrics.work.of(class));
         }
     }
     head(text, CONNECT);
-    for look in looks {
-        text.histogram(CONNECT.0, &look.of_shard, &look.shard.connect);
+    for shard in shards(looks) {
+        text.histogram(CONNECT.0, &shard.labels, &shard.metrics.connect);
     }
 }
 

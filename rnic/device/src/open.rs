@@ -1,18 +1,13 @@
-//! Opening an interface: from its name to a shard that is ready to be driven.
+//! Opening an interface: from its name to shards that are ready to be driven.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+mod making;
 
-use rnic_engine::command::Command;
-use rnic_engine::shard::{Shard, ShardConfig, ShardLimits};
-use rnic_ipc::capture::Filter;
-use rnic_net::{PathDefaults, Vlans};
+use rnic_net::Vlans;
 use rnic_steering::{KnownFlows, Steering, SteeringConfig};
-use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
+use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
 
-use crate::capture::{CaptureFile, FILE_NUMBER, Tap};
+use crate::capture::{CaptureFile, Tap};
 use crate::core::Parts;
-use crate::driver::{Drive, Driver, Engine};
-use crate::flows::Flows;
 use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
@@ -21,25 +16,26 @@ use crate::host::sockets::steering_error;
 use crate::host::{Sockets, SocketsConfig, attach, joined_frames};
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
-use crate::{DeviceConfig, DeviceError, Driving, Limits, LoopbackUse, loopback};
+use crate::{DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount, loopback};
 
 /// Entries of each ring of each queue.
 const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
-/// An interface that is open, or the loopback alone, before its shard is made.
+/// An interface that is open, or the loopback alone, before its shards are made.
 pub(crate) struct Opened {
     pub(crate) config: DeviceConfig,
-    /// The shard's number.
-    pub(crate) shard: u8,
+    /// The device's number.
+    pub(crate) number: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     pub(crate) lans: Vec<Lan>,
     pub(crate) vlans: Vlans,
     pub(crate) xdp_mode: String,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) steering: Option<Steering>,
-    pub(crate) flows: Option<KnownFlows>,
+    /// The steering program's table, once for each shard.
+    pub(crate) flows: Vec<KnownFlows>,
     pub(crate) icmp: Vec<IcmpSocket>,
     pub(crate) umem: Umem,
     pub(crate) pool: FramePool,
@@ -66,6 +62,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     let chunk = Sockets::chunk(interface)?;
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let queues = queues(config, interface)?;
+    check_shards(config, queues)?;
     check_frames(config, queues)?;
     Ok(Found {
         netlink,
@@ -76,12 +73,12 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     })
 }
 
-/// Opens what `config` says, as one shard of a number of its own.
-pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceError> {
+/// Opens what `config` says, as the device of a number of its own.
+pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
     check_user_timeout(&config)?;
     check_sctp_udp(&config)?;
     if config.loopback == LoopbackUse::Only {
-        return loopback::open(config, shard);
+        return loopback::open(config, number);
     }
     let Found {
         netlink,
@@ -91,6 +88,7 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
         queues,
     } = look_up(&config)?;
     let interface = lans[0].interface.clone();
+    let shards = config.shards.of(queues);
 
     let steering_config = SteeringConfig {
         limits: config.flood_limits.shared_by(queues),
@@ -109,11 +107,10 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
     let xdp_mode = steering.mode().to_string();
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
-    let flows = steering
-        .known_flows()
-        .map_err(|error| steering_error(&interface, error))?;
+    let flows: Result<Vec<_>, _> = (0..shards).map(|_| steering.known_flows()).collect();
+    let flows = flows.map_err(|error| steering_error(&interface, error))?;
     log::info!(
-        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), MTU {}, {} frames of {} bytes",
+        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), {shards} shard(s), MTU {}, {} frames of {} bytes",
         interface.name,
         interface.defaults.mtu,
         umem.frames(),
@@ -121,13 +118,13 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
     );
     Ok(Opened {
         config,
-        shard,
+        number,
         lans,
         vlans,
         xdp_mode,
         netlink: Some(netlink),
         steering: Some(steering),
-        flows: Some(flows),
+        flows,
         icmp,
         umem,
         pool,
@@ -136,26 +133,23 @@ pub(crate) fn open(config: DeviceConfig, shard: u8) -> Result<Opened, DeviceErro
 }
 
 impl Opened {
-    /// Makes its shard, ready to be driven.
+    /// Makes its shards, ready to be driven.
     pub(crate) fn start(self) -> Result<Parts, DeviceError> {
         let (config, interface) = (self.config, &self.lans[0].interface);
         let frame_bytes = self.umem.frame_capacity();
         let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
-        let shard_config = shard_config(&config, (self.shard, &self.vlans), interface.defaults)?;
-        let zero = userspace_net::Instant::ZERO;
         let queues = self.queues.len();
-        let ports: Vec<_> = self.queues.into_iter().map(DevicePort::Queue).collect();
-        let mut shard = match ports.is_empty() {
-            true => Shard::loopback_only(shard_config, self.umem, self.pool, zero),
-            false => Shard::new(shard_config, self.pool, ports, zero),
+        let making = making::Making {
+            config: &config,
+            number: self.number,
+            vlans: &self.vlans,
+            path_defaults: interface.defaults,
+            tap,
         };
-        if let Some(flows) = self.flows {
-            shard.tell_flows(Box::new(Flows(flows)));
-        }
-        let driver = driver(&config, shard, tap)?;
+        let shards = making.shards(self.umem, self.pool, self.queues, self.flows)?;
         Ok(Parts {
             config,
-            shard: self.shard,
+            number: self.number,
             lans: self.lans,
             vlans: self.vlans,
             xdp_mode: self.xdp_mode,
@@ -163,7 +157,7 @@ impl Opened {
             netlink: self.netlink,
             stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
             steering: self.steering,
-            driver,
+            shards,
             capture,
             frame_bytes,
             icmp: self.icmp,
@@ -246,6 +240,25 @@ fn queues(config: &DeviceConfig, interface: &Interface) -> Result<u32, DeviceErr
     }
 }
 
+/// Each shard has a queue at least, and a thread.
+pub(crate) fn check_shards(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
+    let shards = config.shards.of(queues);
+    let advice = if shards == 0 || shards > ShardCount::MAX {
+        NoShardCount.to_string()
+    } else if shards > queues {
+        format!("{queues} queue(s) serve as many shards at most: see `ethtool -l`")
+    } else if shards > 1 && config.driving == Driving::Inline {
+        "several need threads: have them driven so".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(DeviceError::BadConfig {
+        what: "a number of shards",
+        asked: shards.to_string(),
+        advice,
+    })
+}
+
 fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
     let least = FRAMES_PER_QUEUE.saturating_mul(queues);
     if config.frames >= least {
@@ -280,85 +293,5 @@ fn check_sctp_udp(config: &DeviceConfig) -> Result<(), DeviceError> {
                 .to_owned(),
         }),
         _ => Ok(()),
-    }
-}
-
-/// What the shard of this number is made with; passive connections begin with `path_defaults`.
-fn shard_config(
-    config: &DeviceConfig,
-    (shard, vlans): (u8, &Vlans),
-    path_defaults: PathDefaults,
-) -> Result<ShardConfig, DeviceError> {
-    let mut secret = [0; 16];
-    getrandom::fill(&mut secret).map_err(|error| DeviceError::Host {
-        what: "random numbers",
-        cause: std::io::Error::other(error),
-    })?;
-    // A clock before 1970 only makes captures look odd.
-    let unix = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Ok(ShardConfig {
-        tcp: userspace_tcp::Config {
-            user_timeout: config.user_timeout,
-            keepalive: config.keepalive,
-            congestion: config.congestion,
-            ..userspace_tcp::Config::default()
-        },
-        secret,
-        shard,
-        path_defaults,
-        vlans: vlans.clone(),
-        limits: shard_limits(&config.limits),
-        first_byte_timeout: config.first_byte_timeout,
-        answer_timeout: config.answer_timeout,
-        sctp_udp: config.sctp_udp,
-        receive_reserve: (config.frames / 4) as usize,
-        unix_time_at_zero: unix.as_nanos() as u64,
-        ..ShardConfig::default()
-    })
-}
-
-/// Has the shard driven as the configuration says, from now on, its time zero; what it sees goes to `tap`.
-fn driver(
-    config: &DeviceConfig,
-    shard: Shard<DevicePort<XskPort>>,
-    tap: Option<Tap>,
-) -> Result<Driver, DeviceError> {
-    let mut engine = Engine::new(shard, Instant::now());
-    if let Some(tap) = tap {
-        let show = Command::AddCapture {
-            number: FILE_NUMBER,
-            filter: Filter::default(),
-            sink: Box::new(tap),
-        };
-        // The shard has nothing to tell before its first client.
-        let (answer, _) = engine.execute(show, &mut |_| {});
-        answer.map_err(|error| DeviceError::BadConfig {
-            what: "a capture",
-            asked: format!("{:?}", config.capture),
-            advice: error.to_string(),
-        })?;
-    }
-    match config.driving {
-        Driving::Threaded => Driver::threaded(engine, config.polling, config.seccomp),
-        Driving::Inline => Driver::inline(Box::new(engine)),
-    }
-    .map_err(host("a thread for the shard"))
-}
-
-/// The shard's tables hold what the PRM may grant.
-fn shard_limits(limits: &Limits) -> ShardLimits {
-    let device = &limits.device;
-    ShardLimits {
-        clients: limits.clients as usize,
-        regions: device.regions as usize,
-        cqs: device.completion_queues as usize,
-        srqs: device.shared_receive_queues as usize,
-        queue_pairs: device.queue_pairs as usize,
-        listeners: device.listeners as usize,
-        // Those in TIME-WAIT and those that wait for an answer come on top.
-        connections: 2 * device.queue_pairs as usize,
-        associations: device.queue_pairs as usize,
     }
 }

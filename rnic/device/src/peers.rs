@@ -44,7 +44,10 @@ impl Core {
         for one in ours {
             let peers = self.listener_rules(&turn, one.client, one.local);
             let listener = one.listener;
-            let set = self.execute(Command::SetPeerRules { listener, peers });
+            let set = self.shards.all_do(|| Command::SetPeerRules {
+                listener,
+                peers: peers.clone(),
+            });
             log_refusal("the rules for a listener's peers", set);
         }
     }

@@ -133,9 +133,8 @@ impl Core {
             first_byte_timeout: config.first_byte_timeout,
             answer_timeout: config.answer_timeout,
         };
-        self.execute(Command::SetTimeouts(timeouts))?;
-        let set = self.driver.set_polling(config.polling);
-        set.map_err(crate::refuse::stopped)
+        self.shards.all_do(|| Command::SetTimeouts(timeouts))?;
+        self.shards.set_polling(config.polling)
     }
 }
 
@@ -144,6 +143,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
     let DeviceConfig {
         interface,
         loopback,
+        shards,
         queues,
         vlans,
         mode,
@@ -168,6 +168,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
     } = opened;
     [
         ("loopback", *loopback != asked.loopback),
+        ("shards", *shards != asked.shards),
         ("queues", *queues != asked.queues),
         ("vlan", *vlans != asked.vlans),
         ("mode", *mode != asked.mode),

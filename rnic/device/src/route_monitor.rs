@@ -173,7 +173,7 @@ fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
     let Some(present) = present_addresses(core, lans) else {
         return missing.forget();
     };
-    let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
+    let Some(paths) = paths_in_use(core) else {
         return;
     };
     let used: HashSet<IpAddr> = paths.iter().map(|path| path.local).collect();
@@ -181,7 +181,7 @@ fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
         let interface = &core.config.interface;
         log::warn!("{address} was taken away from interface {interface}: its connections end");
         // A shard that has stopped has none.
-        let _ = core.execute(Command::AddressGone { address });
+        let _ = core.shards.all_do(|| Command::AddressGone { address });
     }
 }
 
@@ -199,7 +199,7 @@ fn present_addresses(core: &Core, lans: &[Lan]) -> Option<HashSet<IpAddr>> {
     Some(present)
 }
 
-/// Brings the shard to what the host is at present.
+/// Brings the shards to what the host is at present.
 fn look(core: &Core, lans: &[Lan]) {
     let Some((
         Lan {
@@ -226,7 +226,8 @@ fn look(core: &Core, lans: &[Lan]) {
             known.defaults.mtu
         );
         core.set_interface(interface.clone());
-        let _ = core.execute(Command::SetPathDefaults(interface.defaults));
+        let defaults = interface.defaults;
+        let _ = core.shards.all_do(|| Command::SetPathDefaults(defaults));
     }
     for lan in of_vlans {
         // One that is gone or down leads nowhere until it is back.
@@ -236,7 +237,7 @@ fn look(core: &Core, lans: &[Lan]) {
             core.set_interface(interface);
         }
     }
-    let Ok((Answer::Paths(paths), _)) = core.execute(Command::QueryPaths) else {
+    let Some(paths) = paths_in_use(core) else {
         return;
     };
     for PathInUse {
@@ -256,7 +257,21 @@ fn look(core: &Core, lans: &[Lan]) {
     }
 }
 
-/// Has the shard send as the host would. `used`: how it does, where that is known. `timeout` as in
+/// The ways that any shard uses, each once; none when one has stopped.
+fn paths_in_use(core: &Core) -> Option<Vec<PathInUse>> {
+    let mut all = Vec::new();
+    for found in core.shards.execute_all(|| Command::QueryPaths) {
+        let Ok((Answer::Paths(paths), _)) = found else {
+            return None;
+        };
+        let new = paths.into_iter().filter(|path| !all.contains(path));
+        let new: Vec<_> = new.collect();
+        all.extend(new);
+    }
+    Some(all)
+}
+
+/// Has the shards send as the host would. `used`: how it does, where that is known. `timeout` as in
 /// [`Core::outward_way`].
 fn follow_route(
     core: &Core,
@@ -268,7 +283,7 @@ fn follow_route(
         // A tag that is not of the address's VLAN came with the peer's frames.
         Ok(Route { path, .. })
             if used.is_some_and(|used| path == used || path.vlan != used.vlan) => {}
-        Ok(Route { path, .. }) => match core.execute(Command::MovePath {
+        Ok(Route { path, .. }) => match core.shards.all_do(|| Command::MovePath {
             local,
             remote,
             path,

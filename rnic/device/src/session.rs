@@ -92,7 +92,8 @@ impl ClientSession {
     /// in [`Device::drive`] and has nothing else to do; says whether it took it. If not, the doorbell is
     /// to be rung.
     pub fn transmit_posted(&self, qp: QpNum) -> bool {
-        self.core().driver.transmit_posted(self.client.id, qp)
+        let shards = &self.core().shards;
+        shards.first().transmit_posted(self.client.id, qp)
     }
 
     /// What the request brought about is handled; a refusal is counted and as long as may be.
@@ -173,9 +174,10 @@ impl ClientSession {
             None => Ok(()),
             Some(doorbells) => {
                 let client = self.id();
-                let added = self
-                    .core()
-                    .execute(Command::AddClient { client, doorbells });
+                let add = |doorbells| Command::AddClient { client, doorbells };
+                let commands = doorbells.into_iter().map(add);
+                let shards = &self.core().shards;
+                let added = shards.all_or_none(commands, || Command::RemoveClient { client });
                 added.map(|_| ())
             }
         });
@@ -327,28 +329,37 @@ impl ClientSession {
         let quota = self.core().prm().quota(self.id()).cloned();
         let most = quota.map_or(0, |quota| quota.queue_pairs);
         let entries = most.max(1).checked_next_power_of_two().unwrap_or(1 << 31);
-        let (doorbells, memory) = DoorbellConsumer::create(entries).map_err(refuse::ring)?;
-        let kick = Kick::new().map_err(|errno| refuse::host("an eventfd for kicks", errno))?;
+        let shards = &self.core().shards;
+        let rings = DoorbellConsumer::create(entries, shards.count());
+        let (doorbells, memory) = rings.map_err(refuse::ring)?;
         let (events, theirs) =
             Channel::pair().map_err(|error| refuse::host("a socket pair for events", error))?;
         // Descriptors that the client sent there would be closed by whoever drops our end, which
         // may take as long as the client likes.
         rustix::net::shutdown(&events, Shutdown::Read)
             .map_err(|errno| refuse::host("an event socket of one way", errno))?;
-        let watched = kick.as_fd().try_clone_to_owned();
-        watched
-            .and_then(|watched| self.core().driver.kicks().add(self.id(), watched))
-            .map_err(host("to watch for kicks"))?;
+        let mut kicks = Vec::with_capacity(shards.count());
+        for driver in shards.drivers() {
+            let kick = Kick::new().map_err(|errno| refuse::host("an eventfd for kicks", errno))?;
+            let watched = kick.as_fd().try_clone_to_owned();
+            watched
+                .and_then(|watched| driver.kicks().add(self.id(), watched))
+                .map_err(host("to watch for kicks"))?;
+            kicks.push(kick.into_fd());
+        }
         let client = self.id();
         let memory = share(turn, memory)?;
         turn.rings.doorbells = Some(doorbells);
         self.client.events.open(events);
         turn.greeted = true;
-        let fds = vec![theirs.into_fd(), memory, kick.into_fd()];
+        let mut fds = vec![theirs.into_fd(), memory];
+        fds.append(&mut kicks);
         Ok((
             Response::Welcome {
                 client,
                 doorbells: entries,
+                // There are 64 at most.
+                shards: shards.count() as u8,
             },
             fds,
         ))

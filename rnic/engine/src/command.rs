@@ -22,7 +22,7 @@ use userspace_tcp::KeepAlive;
 
 use crate::capture::Capture;
 use crate::histogram::Histogram;
-use crate::qp::{QpCounters, WorkTimes};
+use crate::qp::{Qp, QpCounters, WorkTimes};
 use crate::region::RegionMemory;
 use crate::stag::StagStatus;
 
@@ -97,12 +97,18 @@ pub enum Command {
         /// completion.
         notify: OwnedFd,
     },
-    /// Another ring for a completion queue that has not failed.
+    /// Another ring for a completion queue that has not failed. Where other shards have rings of it too, whoever
+    /// waits for its completions is woken.
     ReplaceCqRing {
         /// Which.
         cq: CqId,
         /// The engine's end.
         ring: CqProducer,
+    },
+    /// A completion queue takes nothing any more in another shard: nor does it here.
+    FailCq {
+        /// Which.
+        cq: CqId,
     },
     /// No queue pair uses it any more.
     RemoveCq {
@@ -151,6 +157,13 @@ pub enum Command {
         /// Which.
         qp: QpNum,
     },
+    /// Takes an Idle queue pair away, with what was posted to it, for another shard; answered by [`Answer::Qp`].
+    TakeQp {
+        /// Which.
+        qp: QpNum,
+    },
+    /// Adds a queue pair that another shard had.
+    PutQp(Box<Qp>),
     /// The state of a queue pair; answered by [`Answer::QpState`].
     QueryQp {
         /// Which.
@@ -353,6 +366,8 @@ pub enum Answer {
         /// after all.
         local: SocketAddr,
     },
+    /// To [`Command::TakeQp`].
+    Qp(Box<Qp>),
     /// To [`Command::QueryQp`].
     QpState(QpState),
     /// To [`Command::QueryPaths`]: each once, however many connections use it.

@@ -89,12 +89,31 @@ impl CqTable {
     pub fn replace_ring(&mut self, cq: CqId, mut ring: CqProducer) -> bool {
         match self.queues.get_mut(cq.0) {
             Some(entry) if entry.failed.is_none() => {
-                ring.follow(&entry.ring);
+                let looks = ring.follow(&entry.ring);
                 entry.ring = ring;
+                if looks {
+                    entry.solicited = true;
+                    if !std::mem::replace(&mut entry.dirty, true) {
+                        self.dirty.push(cq);
+                    }
+                }
                 true
             }
             _ => false,
         }
+    }
+
+    /// A CQ takes nothing any more, because it does not in another shard. False when there is none.
+    pub fn fail(&mut self, cq: CqId) -> bool {
+        let Some(entry) = self.queues.get_mut(cq.0) else {
+            return false;
+        };
+        if entry.failed.is_none() {
+            let depth = entry.ring.depth();
+            entry.failed = Some(CqPushError::Overflow { depth });
+            self.failed.push(cq);
+        }
+        true
     }
 
     /// Takes a CQ away. False when there is none.

@@ -24,8 +24,8 @@ mod tests;
 
 pub use remote::RemoteMemory;
 
-/// The memory of a region.
-#[derive(Debug)]
+/// The memory of a region. Clones are the same memory, for the other shards of a device.
+#[derive(Clone, Debug)]
 pub enum RegionMemory {
     /// A range of memory that the client gave as a sealed memfd and that is mapped here too.
     Shared {

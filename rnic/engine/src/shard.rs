@@ -25,6 +25,7 @@ mod media;
 #[cfg(test)]
 mod names;
 mod receive;
+mod request_names;
 mod rx;
 mod sctp;
 mod siblings;
@@ -50,8 +51,10 @@ use ctl::metrics::levels;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
 pub use loopback::untagged_mtu;
+pub use request_names::shard_of;
+pub use rnic_ipc::control::SHARDS_MAX;
 use rx::Rx;
-pub use siblings::{SHARDS_MAX, Siblings};
+pub use siblings::Siblings;
 use tx::Tx;
 
 /// Doorbells taken from one client before the next gets its turn.

@@ -28,7 +28,10 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 24;
+pub const PROTOCOL_VERSION: u32 = 25;
+
+/// The most shards of an RNIC.
+pub const SHARDS_MAX: usize = 64;
 
 /// The longest private data that one side may give, in bytes (RFC 5044 section 7.1.1).
 pub const PRIVATE_DATA_MAX: usize = 512;
@@ -43,8 +46,8 @@ pub const ADDRESSES_MAX: usize = 128;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// The first message, but for those that are of the whole RNIC: [`Request::ListDevices`],
-    /// [`Request::ListInterfaces`], [`Request::OpenDevice`] and [`Request::Administer`]. Reply: [`Response::Welcome`] with three descriptors: the event socket, the doorbell ring's memory, the
-    /// [kick](crate::kick::Kick), in this order.
+    /// [`Request::ListInterfaces`], [`Request::OpenDevice`] and [`Request::Administer`]. Reply: [`Response::Welcome`] with the event socket, the memory of the
+    /// doorbell rings, and a [kick](crate::kick::Kick) for each shard, in this order.
     Hello {
         /// The client's [`PROTOCOL_VERSION`].
         version: u32,
@@ -115,14 +118,14 @@ pub enum Request {
         /// As it was given, whatever keys it had since.
         stag: u32,
     },
-    /// Reply: [`Response::Cq`] with two descriptors: the ring's memory, the notification socket.
+    /// Reply: [`Response::Cq`] with two descriptors: the memory of its rings, the notification socket.
     CreateCq {
         /// Least number of entries; rounded up to a power of two.
         depth: u32,
     },
-    /// A ring of more entries in place of the one that a completion queue has. Completions go into the
-    /// new one from then on; those in the old one stay there. An armed queue is armed in the new one.
-    /// Reply: [`Response::Cq`] with one descriptor: the new ring's memory.
+    /// Rings of more entries in place of those that a completion queue has. Completions go into the
+    /// new ones from then on; those in the old ones stay there. An armed queue is armed in the new ones.
+    /// Reply: [`Response::Cq`] with one descriptor: the memory of the new rings.
     ResizeCq {
         /// Which.
         cq: CqId,
@@ -284,8 +287,10 @@ pub enum Response {
     Welcome {
         /// Who the client is from now on.
         client: ClientId,
-        /// Entries of the doorbell ring.
+        /// Entries of each doorbell ring.
         doorbells: u32,
+        /// Shards, from 1 to [`SHARDS_MAX`]: each has a doorbell ring, a kick, and a ring of each completion queue.
+        shards: u8,
     },
     /// To [`Request::QueryDevice`].
     Device(DeviceInfo),
@@ -301,7 +306,7 @@ pub enum Response {
     Cq {
         /// Its name.
         cq: CqId,
-        /// Entries of its ring, a power of two.
+        /// Entries of each of its rings, a power of two.
         depth: u32,
     },
     /// To [`Request::CreateSrq`].

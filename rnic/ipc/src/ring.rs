@@ -11,11 +11,11 @@ mod raw;
 mod work_queue;
 mod work_request;
 
-pub use completion::{CqConsumer, CqLook, CqProducer, CqPushError};
+pub use completion::{CqConsumer, CqLook, CqMemory, CqProducer, CqPushError};
 pub use doorbell::{DoorbellConsumer, DoorbellProducer};
 pub use raw::{RING_SLOTS_MAX, RingError, RingFault, RingFull};
 pub use work_queue::{
-    Place, QpLayout, QpMemory, SrqMemory, WorkQueueConsumer, WorkQueueProducer, slots_for,
+    Place, QpLayout, QpMemory, QpShard, SrqMemory, WorkQueueConsumer, WorkQueueProducer, slots_for,
 };
 pub use work_request::WorkRequest;
 

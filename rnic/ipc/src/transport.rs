@@ -18,10 +18,14 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::control::CONTROL_MESSAGE_MAX;
+use crate::control::{CONTROL_MESSAGE_MAX, Reply, SHARDS_MAX};
 
-/// The most descriptors beside one message.
+/// The most descriptors beside one message, unless it is a reply.
 pub const DESCRIPTORS_MAX: usize = 4;
+
+/// The most descriptors beside a reply: [`Response::Welcome`](crate::control::Response::Welcome) has some for each
+/// shard.
+pub const REPLY_DESCRIPTORS_MAX: usize = 2 + SHARDS_MAX;
 
 /// One end of a control or event socket. Sending and receiving work from several threads at once;
 /// a message is never mixed with another.
@@ -93,12 +97,13 @@ impl Channel {
         fds: &[BorrowedFd<'_>],
         flags: SendFlags,
     ) -> Result<(), TransportError> {
-        if fds.len() > DESCRIPTORS_MAX {
+        if fds.len() > REPLY_DESCRIPTORS_MAX {
             return Err(TransportError::TooManyDescriptors { count: fds.len() });
         }
         let mut buffer = [0; CONTROL_MESSAGE_MAX];
         let bytes = postcard::to_slice(message, &mut buffer).map_err(TransportError::Encode)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REPLY_DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(fds));
@@ -122,22 +127,34 @@ impl Channel {
 
     /// Waits for a message; `None` when the other side closed.
     pub fn recv<T: DeserializeOwned>(&self) -> Result<Option<Message<T>>, TransportError> {
-        self.recv_with(RecvFlags::CMSG_CLOEXEC)
+        self.recv_with(RecvFlags::CMSG_CLOEXEC, DESCRIPTORS_MAX)
+    }
+
+    /// As [`Self::recv`], for a reply, which may have more descriptors beside it.
+    pub fn recv_reply(&self) -> Result<Option<Message<Reply>>, TransportError> {
+        self.recv_with(RecvFlags::CMSG_CLOEXEC, REPLY_DESCRIPTORS_MAX)
     }
 
     /// Takes a message that is there or fails with [`TransportError::WouldBlock`]; `None` when the
     /// other side closed.
     pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<Message<T>>, TransportError> {
-        self.recv_with(RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
+        self.recv_with(
+            RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+            DESCRIPTORS_MAX,
+        )
     }
 
     fn recv_with<T: DeserializeOwned>(
         &self,
         flags: RecvFlags,
+        most: usize,
     ) -> Result<Option<Message<T>>, TransportError> {
         let mut buffer = [0; CONTROL_MESSAGE_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REPLY_DESCRIPTORS_MAX))];
+        // The kernel opens no more of them than this has room for.
+        let space = &mut space[..rustix::cmsg_space!(ScmRights(most))];
+        let mut control = RecvAncillaryBuffer::new(space);
         let received = loop {
             let mut slices = [IoSliceMut::new(&mut buffer)];
             match rustix::net::recvmsg(&self.socket, &mut slices, &mut control, flags) {
@@ -164,10 +181,8 @@ impl Channel {
             return Err(TransportError::TooLong);
         }
         // The control buffer is rounded up, so one too many may fit it.
-        if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > DESCRIPTORS_MAX {
-            return Err(TransportError::TooManyDescriptors {
-                count: DESCRIPTORS_MAX + 1,
-            });
+        if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > most {
+            return Err(TransportError::TooManyDescriptors { count: most + 1 });
         }
         let bytes = buffer.get(..received.bytes).unwrap_or(&[]);
         if bytes.is_empty() {

@@ -53,14 +53,16 @@ grants! {
         /// Its STag.
         stag: Stag,
     }
-    /// Another ring for a completion queue.
+    /// Other rings for a completion queue.
     CqResize {
         /// Whose.
         client: ClientId,
         /// Which.
         cq: CqId,
-        /// Entries of the new ring: a power of two.
+        /// Entries of each new ring: a power of two.
         depth: u32,
+        /// How many rings.
+        rings: u32,
     }
     /// A new completion queue.
     CqGrant {

@@ -78,9 +78,11 @@ struct Region {
     memory: MemoryKind,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Cq {
+    /// Entries of each of its rings.
     depth: u32,
+    rings: u32,
 }
 
 #[derive(Debug)]

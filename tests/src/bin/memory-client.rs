@@ -50,7 +50,7 @@ impl Client {
 
     fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> (Reply, Vec<OwnedFd>) {
         self.0.send(request, fds).expect("it listens");
-        self.0.recv::<Reply>().expect("sound").expect("an answer")
+        self.0.recv_reply().expect("sound").expect("an answer")
     }
 
     fn register(&self) {

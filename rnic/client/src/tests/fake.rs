@@ -13,7 +13,7 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::{
-    CqProducer, DoorbellConsumer, QpMemory, SrqMemory, WorkQueueConsumer, WorkRequest,
+    CqMemory, CqProducer, DoorbellConsumer, QpMemory, SrqMemory, WorkQueueConsumer, WorkRequest,
 };
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
@@ -182,15 +182,16 @@ impl State {
         let response = match request {
             Request::Hello { .. } => {
                 let (events, client_events) = Channel::pair().unwrap();
-                let (doorbells, memory) = DoorbellConsumer::create(16).unwrap();
+                let (mut doorbells, memory) = DoorbellConsumer::create(16, 1).unwrap();
                 let kick = Kick::new().unwrap();
                 self.events = Some(events);
-                self.doorbells = Some(doorbells);
+                self.doorbells = doorbells.pop();
                 self.kick = Some(kick.as_fd().try_clone_to_owned().unwrap());
                 out = vec![client_events.into_fd(), memory, kick.into_fd()];
                 Response::Welcome {
                     client: ClientId(number),
                     doorbells: 16,
+                    shards: 1,
                 }
             }
             Request::AllocPd => Response::Pd(PdId(number)),
@@ -203,7 +204,8 @@ impl State {
             Request::RegisterRemote { .. } => Response::Region { stag: number },
             Request::CreateCq { depth } => {
                 let depth = depth.next_power_of_two();
-                let (ring, memory) = CqProducer::create(depth).unwrap();
+                let (mut rings, memory) = CqMemory::create(depth, 1).unwrap();
+                let ring = rings.remove(0);
                 let (notify, client_notify) = wake::pair().unwrap();
                 self.cqs.insert(CqId(number), (ring, notify));
                 out = vec![memory, client_notify.into_fd()];
@@ -214,7 +216,8 @@ impl State {
             }
             Request::ResizeCq { cq, depth } => {
                 let depth = depth.next_power_of_two();
-                let (mut ring, memory) = CqProducer::create(depth).unwrap();
+                let (mut rings, memory) = CqMemory::create(depth, 1).unwrap();
+                let mut ring = rings.remove(0);
                 let (before, _) = self.cqs.get_mut(&cq).unwrap();
                 ring.follow(before);
                 *before = ring;
@@ -227,7 +230,7 @@ impl State {
                 let sq_slots = QpMemory::slots(attributes.sq_depth, places).unwrap();
                 let rq_slots = QpMemory::slots(attributes.rq_depth, attributes.max_sge).unwrap();
                 let layout = QpMemory::layout(sq_slots, rq_slots).unwrap();
-                let (sq, rq, memory) = QpMemory::create(&layout).unwrap();
+                let (sq, rq, _, memory) = QpMemory::create(&layout, 0).unwrap();
                 self.qps.insert(QpNum(number), (sq, rq));
                 out = vec![memory];
                 Response::Qp {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rnic_device::{
-    AllowList, CongestionControl, NoCongestionControl, NoPrefix, VlanConfig, VlanId,
+    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoShardCount, ShardCount,
+    VlanConfig, VlanId,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -14,9 +15,10 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "name",
     "capture",
+    "shards",
     "queues",
     "mode",
     "frames",
@@ -78,6 +80,7 @@ pub(super) fn read(reader: &mut Reader<'_>, at: &At<'_>) -> Vec<InterfaceGiven> 
 pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) -> bool {
     match at.key {
         "capture" => given.capture = reader.text(at).map(PathBuf::from),
+        "shards" => given.shards = shards(reader, at),
         "queues" => given.queues = reader.number(at, 1..=u32::MAX),
         "mode" => given.mode = reader.parsed(at, mode),
         "frames" => given.frames = reader.number(at, 1..=u32::MAX),
@@ -189,6 +192,19 @@ fn vlan(reader: &mut Reader<'_>, at: &At<'_>) -> Option<VlanConfig> {
         addresses,
         interface,
     })
+}
+
+/// A number or a word.
+fn shards(reader: &mut Reader<'_>, at: &At<'_>) -> Option<ShardCount> {
+    match at.value {
+        DeValue::String(_) => reader.parsed(at, |text| {
+            text.parse()
+                .map_err(|error: NoShardCount| error.to_string())
+        }),
+        _ => reader
+            .number(at, 1..=ShardCount::MAX)
+            .map(ShardCount::Number),
+    }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

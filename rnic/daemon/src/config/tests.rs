@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rnic_device::{CongestionControl, Credentials, Resource};
+use rnic_device::{CongestionControl, Credentials, Resource, ShardCount};
 
 use super::*;
 use crate::cli::{LinkGiven, Mode, PollingMode};
@@ -60,6 +60,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         socket_group = "root"
         admin_group = 44
         capture = "a.pcapng"
+        shards = 2
         queues = 2
         mode = "generic"
         frames = 8_192
@@ -94,6 +95,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         interface: Vec::new(),
         link: LinkGiven {
             capture: Some(PathBuf::from("a.pcapng")),
+            shards: Some(ShardCount::Number(2)),
             queues: Some(2),
             mode: Some(Mode::Generic),
             frames: Some(8192),
@@ -464,4 +466,14 @@ fn columns_are_characters() {
     let found = faults("limits = { \"\u{e4}\" = 1, x = 1 }");
     assert!(found[0].starts_with("t.toml:1:12: "), "{found:?}");
     assert!(found[1].starts_with("t.toml:1:21: "), "{found:?}");
+}
+
+#[test]
+fn shards_are_a_number_or_one_for_each_queue() {
+    let shards = |text: &str| sound(text).given.link.shards;
+    assert_eq!(shards("shards = 64"), Some(ShardCount::Number(64)));
+    assert_eq!(shards("shards = 'auto'"), Some(ShardCount::Auto));
+    assert_eq!(shards(""), None);
+    fault("shards = 65", "1:10", &["`shards` is 65", "1 to 64"]);
+    fault("shards = 'all'", "1:10", &["\"all\"", "1 to 64, or `auto`"]);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, SctpUdp, XdpMode};
+use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, SctpUdp, ShardCount, XdpMode};
 
 fn given() -> Given {
     Given {
@@ -64,6 +64,7 @@ fn an_interface_has_its_own_allow_list_or_that_of_all() {
 fn everything_that_was_given_reaches_the_device() {
     let given = Given {
         link: LinkGiven {
+            shards: Some(ShardCount::Number(2)),
             queues: Some(2),
             mode: Some(Mode::Generic),
             capture: Some(PathBuf::from("a.pcapng")),
@@ -110,6 +111,7 @@ fn everything_that_was_given_reaches_the_device() {
         panic!("{devices:?}");
     };
     assert_eq!(device.interface, "eth0");
+    assert_eq!(device.shards, ShardCount::Number(2));
     assert_eq!(device.queues, Some(2));
     assert_eq!(device.mode, XdpMode::Generic);
     assert_eq!(device.capture, Some(PathBuf::from("a.pcapng")));

@@ -165,7 +165,7 @@ fn start(
             .unwrap_or_else(|_| panicked())
     });
     if started.is_err() {
-        core.driver.stop(Patience::default());
+        core.shards.stop(Patience::default());
     }
     started
 }

@@ -56,8 +56,11 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
     shard: Shard<P>,
+    /// The shard's, among those of its device.
+    number: u8,
     clock: Clock,
-    stamp: u64,
+    /// How often it did or said something.
+    count: u64,
 }
 
 /// The shard's time. It is looked at before each message and each poll, so it takes one call and one
@@ -92,13 +95,19 @@ fn monotonic() -> u64 {
 }
 
 impl<P: Port> Engine<P> {
-    /// `zero` is the shard's time zero.
-    pub(crate) fn new(shard: Shard<P>, zero: std::time::Instant) -> Self {
+    /// `number`: the shard's among those of its device. `zero` is its time zero.
+    pub(crate) fn new(shard: Shard<P>, number: u8, zero: std::time::Instant) -> Self {
         Self {
             shard,
+            number,
             clock: Clock::since(zero),
-            stamp: 0,
+            count: 0,
         }
+    }
+
+    /// The shard's number among those of its device.
+    pub(crate) fn number(&self) -> u8 {
+        self.number
     }
 
     /// The shard itself, to put it to sleep.
@@ -117,8 +126,11 @@ impl<P: Port> Engine<P> {
     }
 
     fn next_stamp(&mut self) -> Stamp {
-        self.stamp += 1;
-        Stamp(self.stamp)
+        self.count += 1;
+        Stamp {
+            shard: self.number,
+            count: self.count,
+        }
     }
 }
 

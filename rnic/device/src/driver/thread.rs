@@ -11,14 +11,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
-use rnic_engine::command::{Answer, Command, CommandError};
+use rnic_engine::command::Command;
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::contention::Contention;
-use super::{Done, Drive, EndProcess, Engine, Kicks, Patience, Stopped, Told, lock};
+use super::{Drive, EndProcess, Engine, Kicks, Patience, Reply, Stopped, Told, lock};
 use crate::Polling;
-use crate::host::ports::Stamp;
 use crate::host::{privileges, seccomp};
 
 /// Commands that wait for the shard; beyond it, who commands waits.
@@ -49,8 +48,6 @@ enum Message {
     Stop { patience: Patience },
 }
 
-type Reply = (Result<Answer, CommandError>, Stamp);
-
 /// Starts the thread.
 pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     engine: Engine<P>,
@@ -71,19 +68,21 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         told,
         polling,
     };
-    let thread = std::thread::Builder::new()
-        .name("rnic-shard".to_owned())
-        .spawn(move || {
-            let bug = EndProcess("shard");
-            let confined = confine(seccomp);
-            let may_run = confined.is_ok();
-            // Who starts the thread waits for this.
-            let _ = ready.send(confined);
-            if may_run {
-                worker.run();
-            }
-            drop(bug);
-        })?;
+    let name = match worker.engine.number() {
+        0 => "rnic-shard".to_owned(),
+        number => format!("rnic-shard-{number}"),
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let bug = EndProcess("shard");
+        let confined = confine(seccomp);
+        let may_run = confined.is_ok();
+        // Who starts the thread waits for this.
+        let _ = ready.send(confined);
+        if may_run {
+            worker.run();
+        }
+        drop(bug);
+    })?;
     started.recv().map_err(std::io::Error::other)??;
     Ok(Handle {
         inbox,
@@ -93,7 +92,8 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
 }
 
 impl Handle {
-    pub(super) fn execute(&self, command: Command) -> Done {
+    /// The answer comes by the channel, or the channel ends with the shard.
+    pub(super) fn begin(&self, command: Command) -> Result<Receiver<Reply>, Stopped> {
         let (reply, answer) = crossbeam::channel::bounded(1);
         let message = Message::Command {
             command: Box::new(command),
@@ -101,7 +101,7 @@ impl Handle {
         };
         self.inbox.send(message).map_err(|_| Stopped)?;
         self.wake();
-        answer.recv().map_err(|_| Stopped)
+        Ok(answer)
     }
 
     pub(super) fn post(&self, command: Command) {
@@ -126,14 +126,15 @@ impl Handle {
         sent.map_err(|_| Stopped)
     }
 
-    pub(super) fn stop(&self, patience: Patience) {
-        let Some(thread) = lock(&self.thread).take() else {
-            return;
-        };
+    pub(super) fn begin_stopping(&self, patience: Patience) {
         if self.inbox.send(Message::Stop { patience }).is_ok() {
             self.wake();
         }
-        if thread.join().is_err() {
+    }
+
+    pub(super) fn join(&self) {
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
             log::error!("the shard's thread panicked");
         }
     }

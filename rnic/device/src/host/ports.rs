@@ -2,10 +2,10 @@
 //!
 //! A port is taken in the kernel by a socket that is bound and never listens, so that no program
 //! of the host gets the same one. A kernel without SCTP has no ports of it. Then steering takes its frames. Both end in the opposite order
-//! when the shard says that nothing uses the port any more.
+//! when all shards that used the port say that nothing of theirs does any more.
 //!
 //! A shard's word that a port is free may cross with a new use of the port that it has not seen
-//! yet. So what a shard did and said carries a [`Stamp`], and a release counts only when no use
+//! yet. So what a shard did and said carries a [`Stamp`], and a release counts only when no use by that shard
 //! came after it.
 
 use std::collections::HashMap;
@@ -19,9 +19,32 @@ use super::reservation::{Reservation, in_use, kernel_has};
 /// Ports of our own choice: the dynamic ones (RFC 6335 section 6).
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
 
-/// Orders what a shard did and said: greater is later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stamp(pub(crate) u64);
+/// When a shard did or said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) shard: u8,
+    /// Greater is later, of one shard; from 1 on.
+    pub(crate) count: u64,
+}
+
+/// The last count of each shard, 0 of one that has none.
+#[derive(Debug, Default)]
+struct LastCounts(Vec<u64>);
+
+impl LastCounts {
+    fn note(&mut self, stamp: Stamp) {
+        let shard = usize::from(stamp.shard);
+        if self.0.len() <= shard {
+            self.0.resize(shard + 1, 0);
+        }
+        let last = &mut self.0[shard];
+        *last = stamp.count.max(*last);
+    }
+
+    fn of(&self, shard: usize) -> u64 {
+        self.0.get(shard).copied().unwrap_or(0)
+    }
+}
 
 /// Takes frames of a local address and port away from the kernel, and gives them back.
 pub(crate) trait Claims: Send {
@@ -78,17 +101,24 @@ struct Entry {
     listener: bool,
     /// Whether it was taken to listen, and not to connect from.
     was_listener: bool,
-    /// Uses asked of the shard and not answered yet.
+    /// Uses asked of shards and not answered yet.
     pending: u32,
-    /// When the shard last began to use it.
-    used: Option<Stamp>,
-    /// When the shard last said that nothing uses it.
-    released: Option<Stamp>,
+    /// When each shard last began to use it.
+    used: LastCounts,
+    /// When each shard last said that nothing of it does.
+    released: LastCounts,
 }
 
-/// A port that the shard is about to be asked to use.
+impl Entry {
+    fn is_free(&self) -> bool {
+        let mut used = self.used.0.iter().enumerate();
+        self.pending == 0 && used.all(|(shard, used)| self.released.of(shard) >= *used)
+    }
+}
+
+/// A port that shards are about to be asked to use.
 #[derive(Debug)]
-#[must_use = "say what the shard answered, or the port stays taken"]
+#[must_use = "say what the shards answered, or the port stays taken"]
 pub(crate) struct Reserved {
     at: LocalPort,
     listener: bool,
@@ -143,24 +173,23 @@ impl<C: Claims> Ports<C> {
         inner.take(at, scope, false)
     }
 
-    /// The shard uses the port since `stamp`.
-    pub(crate) fn used(&self, reserved: Reserved, stamp: Stamp) {
-        self.answered(reserved, Some(stamp));
+    /// Shards use the port since these stamps of theirs, of which there is one at least.
+    pub(crate) fn used(&self, reserved: Reserved, stamps: &[Stamp]) {
+        self.answered(reserved, stamps);
     }
 
-    /// The shard refused the use.
+    /// The use was refused.
     pub(crate) fn failed(&self, reserved: Reserved) {
-        self.answered(reserved, None);
+        self.answered(reserved, &[]);
     }
 
-    fn answered(&self, reserved: Reserved, used: Option<Stamp>) {
+    fn answered(&self, reserved: Reserved, used: &[Stamp]) {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(&reserved.at) {
             entry.pending = entry.pending.saturating_sub(1);
-            match used {
-                Some(_) => entry.used = entry.used.max(used),
-                None if reserved.listener => entry.listener = false,
-                None => {}
+            used.iter().for_each(|stamp| entry.used.note(*stamp));
+            if used.is_empty() && reserved.listener {
+                entry.listener = false;
             }
         }
         inner.release_if_unused(reserved.at);
@@ -173,11 +202,11 @@ impl<C: Claims> Ports<C> {
         }
     }
 
-    /// The shard says that at `stamp` nothing used the port.
+    /// A shard says that at `stamp` nothing of it used the port.
     pub(crate) fn released(&self, at: LocalPort, stamp: Stamp) {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(&at) {
-            entry.released = entry.released.max(Some(stamp));
+            entry.released.note(stamp);
         }
         inner.release_if_unused(at);
     }
@@ -220,8 +249,8 @@ impl<C: Claims> Inner<C> {
             listener,
             was_listener: listener,
             pending: 1,
-            used: None,
-            released: None,
+            used: LastCounts::default(),
+            released: LastCounts::default(),
         };
         self.entries.insert(at, entry);
         Ok(Reserved { at, listener })
@@ -248,11 +277,7 @@ impl<C: Claims> Inner<C> {
 
     /// Gives the port back when nothing uses it, or is about to.
     fn release_if_unused(&mut self, at: LocalPort) {
-        let free = self
-            .entries
-            .get(&at)
-            .is_some_and(|entry| entry.pending == 0 && entry.released >= entry.used);
-        if free {
+        if self.entries.get(&at).is_some_and(Entry::is_free) {
             self.claims.release(at);
             self.entries.remove(&at);
         }

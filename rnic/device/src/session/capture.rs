@@ -1,6 +1,6 @@
 //! Captures that clients ask for: administrators only, since frames hold what others' programs send.
 
-use rnic_engine::command::{Answer, Command};
+use rnic_engine::command::Command;
 use rnic_ipc::capture::{Filter, KEPT_MAX};
 use rnic_ipc::control::{Refusal, RefusalCode, Response};
 
@@ -40,10 +40,10 @@ impl ClientSession {
         });
         let (live, tap, stream) = started?;
         turn.capture = Some(live);
-        let shown = core.execute(Command::AddCapture {
+        let shown = core.shards.all_do(|| Command::AddCapture {
             number,
             filter,
-            sink: Box::new(tap),
+            sink: Box::new(tap.clone()),
         });
         if let Err(refusal) = shown {
             core.end_capture(turn);
@@ -68,10 +68,8 @@ impl Core {
             return Ok(());
         }
         let number = capture.number;
-        // Its buffers are freed here and not by the shard.
-        if let (Answer::Capture(sink), _) = self.execute(Command::RemoveCapture { number })? {
-            drop(sink);
-        }
+        // Its buffers are freed here and not by a shard.
+        self.shards.all_do(|| Command::RemoveCapture { number })?;
         capture.stopped = true;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Listening, connecting, accepting, rejecting, disconnecting.
 
+use std::iter::repeat_with;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use super::ClientSession;
 use crate::host::ports::{LocalPort, Reserved, Stamp};
 use crate::peers::RulesTurn;
 use crate::refuse;
+use crate::shards::FIRST;
 use crate::vlan::Route;
 
 /// How a client wants to be connected.
@@ -68,25 +70,30 @@ impl ClientSession {
             core.ports.failed(reserved);
             return Err(refusal);
         }
-        let listened = core.execute(Command::Listen {
+        let listener = *grant.listener();
+        let peers = core.listener_rules(turn, self.id(), local);
+        let listen = || Command::Listen {
             client: self.id(),
-            listener: *grant.listener(),
+            listener,
             transport: *grant.transport(),
             local,
             backlog: *grant.backlog(),
-            peers: core.listener_rules(turn, self.id(), local),
-        });
-        self.finish_reservation(reserved, listened)?;
+            peers: peers.clone(),
+        };
+        let listened = core
+            .shards
+            .all_or_none(repeat_with(listen), || Command::Unlisten { listener });
+        self.finish_reservation(reserved, listened.map(|stamps| ((), stamps)))?;
         Ok(local)
     }
 
     pub(super) fn unlisten(&self, listener: ListenerId) -> Result<(), Refusal> {
         let removal = self.core().prm().unlisten(self.id(), listener)?;
-        let unlistened = self.core().execute(Command::Unlisten { listener });
+        let unlistened = self.core().shards.all_do(|| Command::Unlisten { listener });
         let at = LocalPort::new(*removal.transport(), *removal.local());
         self.core().ports.unlistened(at);
         self.core().prm().unlistened(removal);
-        unlistened.map(|_| ())
+        unlistened
     }
 
     /// Finds the way to the peer, which may take seconds, and then connects.
@@ -122,8 +129,15 @@ impl ClientSession {
             scope,
         )?;
         let local = reserved.local();
-        let connecting = core.execute(Command::Connect {
-            qp: *granted.qp(),
+        let qp = *granted.qp();
+        // What stays within this host is in one shard.
+        let within_host = path.is_loopback() || internal_link.is_some();
+        let placed = match within_host {
+            true => core.shards.bring(qp, FIRST),
+            false => Ok(()),
+        };
+        let connect = Command::Connect {
+            qp,
             transport: wanted.transport,
             local,
             remote: wanted.remote,
@@ -133,7 +147,9 @@ impl ClientSession {
             may_share: local_port == 0,
             mpa: wanted.mpa,
             private_data: wanted.private_data,
-        });
+        };
+        let connecting = placed.and_then(|()| core.shards.execute_for(qp, connect));
+        let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));
         let local = match self.finish_reservation(reserved, connecting)? {
             Answer::Connecting { local } => local,
             // No other is given.
@@ -152,12 +168,16 @@ impl ClientSession {
         refuse::check_mpa(&mpa, &private_data)?;
         let grant = self.core().prm().accept(self.id(), request, qp)?;
         let (request, qp) = (*grant.request(), *grant.qp());
-        self.core().execute(Command::Accept {
+        let shards = &self.core().shards;
+        let shard = shards.shard_of_request(request);
+        shards.bring(qp, shard)?;
+        let accept = Command::Accept {
             request,
             qp,
             mpa,
             private_data,
-        })?;
+        };
+        shards.execute(shard, accept)?;
         self.core().prm().accepted(grant);
         Ok(())
     }
@@ -170,33 +190,32 @@ impl ClientSession {
         refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
         let grant = self.core().prm().reject(self.id(), request)?;
         let request = *grant.request();
-        self.core().execute(Command::Reject {
+        let shards = &self.core().shards;
+        let reject = Command::Reject {
             request,
             private_data,
-        })?;
+        };
+        shards.execute(shards.shard_of_request(request), reject)?;
         self.core().prm().rejected(grant);
         Ok(())
     }
 
     pub(super) fn disconnect(&self, qp: QpNum, abort: bool) -> Result<(), Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
-        self.core()
-            .execute(Command::Disconnect {
-                qp: *granted.qp(),
-                abort,
-            })
-            .map(|_| ())
+        let qp = *granted.qp();
+        let disconnect = Command::Disconnect { qp, abort };
+        self.core().shards.execute_for(qp, disconnect).map(|_| ())
     }
 
-    /// Tells how the shard took the use of a port.
+    /// Tells how the shards took the use of a port.
     fn finish_reservation<T>(
         &self,
         reserved: Reserved,
-        answer: Result<(T, Stamp), Refusal>,
+        answer: Result<(T, Vec<Stamp>), Refusal>,
     ) -> Result<T, Refusal> {
         match answer {
-            Ok((answer, stamp)) => {
-                self.core().ports.used(reserved, stamp);
+            Ok((answer, stamps)) => {
+                self.core().ports.used(reserved, &stamps);
                 Ok(answer)
             }
             Err(refusal) => {

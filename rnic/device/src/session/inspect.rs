@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use rnic_engine::command::{Answer, Command};
+use rnic_engine::stag::StagStatus;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::{
@@ -13,6 +14,7 @@ use rnic_prm::{ListedClient, ListedQp, ListedRegion, Listing};
 
 use super::ClientSession;
 use crate::refuse;
+use crate::shards::connections;
 
 /// Why a client was taken away that an operator dropped.
 const DROPPED: &str = "an operator dropped this client: connect again if that was not for good";
@@ -82,13 +84,13 @@ impl ClientSession {
                     ends.0,
                     ends.1
                 );
-                self.core()
-                    .execute(Command::DropConnection {
-                        connection,
-                        ends,
-                        owner,
-                    })
-                    .map(|_| ())
+                let (shard, connection) = connections::parts(connection);
+                let drop = Command::DropConnection {
+                    connection,
+                    ends,
+                    owner,
+                };
+                self.core().shards.execute(shard, drop).map(|_| ())
             }
             Order::SetLogLevel(level) => {
                 self.core().prm().may_administer(self.id())?;
@@ -153,20 +155,38 @@ impl ClientSession {
         &self,
         after: u32,
     ) -> Result<(Vec<ConnectionInfo>, Option<u32>), Refusal> {
-        match self.core().execute(Command::InspectConnections { after })? {
-            (Answer::Connections { found, next }, _) => Ok((found, next)),
-            _ => Ok((Vec::new(), None)),
+        let shards = &self.core().shards;
+        let (shard, own) = connections::parts(after);
+        // Any number may come.
+        if shard >= shards.count() {
+            return Ok((Vec::new(), None));
         }
+        let inspect = Command::InspectConnections { after: own };
+        let (Answer::Connections { mut found, next }, _) = shards.execute(shard, inspect)? else {
+            return Ok((Vec::new(), None));
+        };
+        for one in &mut found {
+            one.connection = connections::number(shard, one.connection);
+        }
+        let further = (shard + 1 < shards.count()).then(|| (shard + 1, 0));
+        let next = next.map(|own| (shard, own)).or(further);
+        Ok((
+            found,
+            next.map(|(shard, own)| connections::number(shard, own)),
+        ))
     }
 
     fn queue_pairs(&self, after: u32) -> Result<Page, Refusal> {
         let listing = self.core().prm().list_queue_pairs(self.id(), after)?;
-        let qps = listing.found.iter().map(|(_, one)| one.qp).collect();
+        let qps: Vec<_> = listing.found.iter().map(|(_, one)| one.qp).collect();
         let mut looks = HashMap::new();
-        if let (Answer::QueuePairs(found), _) =
-            self.core().execute(Command::InspectQueuePairs { qps })?
-        {
-            looks.extend(found.into_iter().map(|look| (look.qp, look)));
+        let inspect = || Command::InspectQueuePairs {
+            qps: Vec::clone(&qps),
+        };
+        for done in self.core().shards.execute_all(inspect) {
+            if let (Answer::QueuePairs(found), _) = done? {
+                looks.extend(found.into_iter().map(|look| (look.qp, look)));
+            }
         }
         let show = |ListedQp {
                         client,
@@ -194,10 +214,21 @@ impl ClientSession {
 
     fn regions(&self, after: u32) -> Result<Page, Refusal> {
         let listing = self.core().prm().list_regions(self.id(), after)?;
-        let stags = listing.found.iter().map(|(_, one)| one.stag).collect();
-        let mut looks = HashMap::new();
-        if let (Answer::Stags(found), _) = self.core().execute(Command::InspectStags { stags })? {
-            looks.extend(found);
+        let stags: Vec<_> = listing.found.iter().map(|(_, one)| one.stag).collect();
+        let mut looks: HashMap<u32, StagStatus> = HashMap::new();
+        let inspect = || Command::InspectStags {
+            stags: stags.clone(),
+        };
+        for done in self.core().shards.execute_all(inspect) {
+            let (Answer::Stags(found), _) = done? else {
+                continue;
+            };
+            for (index, look) in found {
+                // What work made valid is so in one shard.
+                if look.valid || !looks.contains_key(&index) {
+                    looks.insert(index, look);
+                }
+            }
         }
         let show = |ListedRegion {
                         client,

@@ -1,5 +1,6 @@
 //! Registering and revoking memory.
 
+use std::iter::repeat_with;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -135,21 +136,26 @@ impl ClientSession {
         grant: &RegionGrant,
         (memory, held): (RegionMemory, Held),
     ) -> Result<Held, Refusal> {
-        self.core().execute(Command::AddRegion {
-            stag: *grant.stag(),
+        let stag = *grant.stag();
+        let add = || Command::AddRegion {
+            stag,
             pd: *grant.pd(),
             stream: *grant.stream(),
             access: *grant.access(),
             base: *grant.base(),
-            memory,
-        })?;
+            memory: memory.clone(),
+        };
+        let shards = &self.core().shards;
+        shards.all_or_none(repeat_with(add), || Command::RemoveRegion { stag })?;
         Ok(held)
     }
 
     pub(super) fn alloc_stag(&self, pd: PdId, kind: StagKind) -> Result<Response, Refusal> {
         let grant = self.core().prm().alloc_stag(self.id(), pd)?;
         let (stag, pd) = (*grant.stag(), *grant.pd());
-        match self.core().execute(Command::AddStag { stag, pd, kind }) {
+        let add = || Command::AddStag { stag, pd, kind };
+        let shards = &self.core().shards;
+        match shards.all_or_none(repeat_with(add), || Command::RemoveRegion { stag }) {
             Ok(_) => {
                 self.core().prm().region_registered(grant);
                 Ok(Response::Region { stag: stag.0 })
@@ -164,10 +170,10 @@ impl ClientSession {
     pub(super) fn deregister_memory(&self, turn: &mut Turn, stag: u32) -> Result<(), Refusal> {
         let revocation = self.core().prm().deregister_region(self.id(), stag)?;
         let stag = *revocation.stag();
-        let revoked = self.core().execute(Command::RemoveRegion { stag });
+        let revoked = self.core().shards.all_do(|| Command::RemoveRegion { stag });
         self.core().prm().region_revoked(revocation);
         turn.memory.remove(&stag.0);
-        revoked.map(|_| ())
+        revoked
     }
 }
 

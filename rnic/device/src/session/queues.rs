@@ -5,16 +5,18 @@ use std::os::fd::OwnedFd;
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{QpAttributes, QpState, Refusal, Response};
 use rnic_ipc::id::{CqId, QpNum};
-use rnic_ipc::ring::{CqProducer, QpLayout, QpMemory};
+use rnic_ipc::ring::{CqMemory, QpLayout, QpMemory};
 use rnic_prm::{CqGrant, CqResize, QpGrant};
 
 use super::{ClientSession, Granted, share};
 use crate::client::Turn;
+use crate::core::Core;
 use crate::refuse;
 
 impl ClientSession {
     pub(super) fn create_cq(&self, turn: &mut Turn, depth: u32) -> Granted {
-        let grant = self.core().prm().create_cq(self.id(), depth)?;
+        let rings = self.core().shards.count() as u32;
+        let grant = self.core().prm().create_cq(self.id(), depth, rings)?;
         match self.add_cq(turn, &grant) {
             Ok(fds) => {
                 let response = Response::Cq {
@@ -32,16 +34,25 @@ impl ClientSession {
     }
 
     fn add_cq(&self, turn: &mut Turn, grant: &CqGrant) -> Result<Vec<OwnedFd>, Refusal> {
-        let (ring, memory) = CqProducer::create(*grant.depth()).map_err(refuse::ring)?;
+        let shards = &self.core().shards;
+        let rings = CqMemory::create(*grant.depth(), shards.count());
+        let (rings, memory) = rings.map_err(refuse::ring)?;
         let memory = share(turn, memory)?;
         let (notify, notified) = rnic_ipc::wake::pair()
             .map_err(|errno| refuse::host("a socket pair for notifications", errno))?;
-        self.core().execute(Command::AddCq {
-            client: self.id(),
-            cq: *grant.cq(),
-            ring,
-            notify: notify.into_fd(),
-        })?;
+        let cq = *grant.cq();
+        let notify = notify.into_fd();
+        let add = |ring| {
+            Ok(Command::AddCq {
+                client: self.id(),
+                cq,
+                ring,
+                notify: notify.try_clone()?,
+            })
+        };
+        let commands: std::io::Result<Vec<_>> = rings.into_iter().map(add).collect();
+        let commands = commands.map_err(|error| refuse::host("a socket's descriptors", error))?;
+        shards.all_or_none(commands, || Command::RemoveCq { cq })?;
         Ok(vec![memory, notified.into_fd()])
     }
 
@@ -54,19 +65,23 @@ impl ClientSession {
     }
 
     fn replace_cq_ring(&self, turn: &mut Turn, resize: &CqResize) -> Result<OwnedFd, Refusal> {
-        let (ring, memory) = CqProducer::create(*resize.depth()).map_err(refuse::ring)?;
+        let shards = &self.core().shards;
+        let rings = CqMemory::create(*resize.depth(), shards.count());
+        let (rings, memory) = rings.map_err(refuse::ring)?;
         let memory = share(turn, memory)?;
         let cq = *resize.cq();
-        self.core()
-            .execute(Command::ReplaceCqRing { cq, ring })
-            .map(|_| memory)
+        let replace = |ring| Command::ReplaceCqRing { cq, ring };
+        // One that took its ring gives completions to it. Where another refused, the queue has failed there.
+        let replaced =
+            shards.all_or_none(rings.into_iter().map(replace), || Command::FailCq { cq });
+        replaced.map(|_| memory)
     }
 
     pub(super) fn destroy_cq(&self, cq: CqId) -> Result<(), Refusal> {
         let removal = self.core().prm().destroy_cq(self.id(), cq)?;
-        let removed = self.core().execute(Command::RemoveCq { cq });
+        let removed = self.core().shards.all_do(|| Command::RemoveCq { cq });
         self.core().prm().cq_removed(removal);
-        removed.map(|_| ())
+        removed
     }
 
     pub(super) fn create_qp(&self, turn: &mut Turn, attributes: QpAttributes) -> Granted {
@@ -96,31 +111,37 @@ impl ClientSession {
             slots(attributes.own_receives(), attributes.max_sge)?,
         )
         .map_err(refuse::ring)?;
-        let (sq, rq, memory) = QpMemory::create(&layout).map_err(refuse::ring)?;
+        let shards = &self.core().shards;
+        let pinned = attributes.srq.is_some();
+        let shard = shards.placement().home(pinned);
+        let (sq, rq, told, memory) =
+            QpMemory::create(&layout, shard as u8).map_err(refuse::ring)?;
         let memory = share(turn, memory)?;
-        self.core().execute(Command::AddQp {
+        let qp = *grant.qp();
+        let add = Command::AddQp {
             client: self.id(),
-            qp: *grant.qp(),
+            qp,
             attributes: attributes.clone(),
             sq,
             rq,
-        })?;
+        };
+        shards.execute(shard, add)?;
+        shards.placement().added(qp, shard, told, pinned);
         Ok((layout, memory))
     }
 
     pub(super) fn destroy_qp(&self, qp: QpNum) -> Result<(), Refusal> {
         let removal = self.core().prm().destroy_qp(self.id(), qp)?;
-        let removed = self.core().execute(Command::RemoveQp { qp });
+        let removed = self.core().remove_qp(qp);
         self.core().prm().qp_removed(removal);
-        removed.map(|_| ())
+        removed
     }
 
     pub(super) fn query_qp(&self, qp: QpNum) -> Result<QpState, Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
-        match self
-            .core()
-            .execute(Command::QueryQp { qp: *granted.qp() })?
-        {
+        let qp = *granted.qp();
+        let state = self.core().shards.execute_for(qp, Command::QueryQp { qp });
+        match state? {
             (Answer::QpState(state), _) => Ok(state),
             (answer, _) => Err(refuse::host(
                 "a queue pair's state",
@@ -132,8 +153,16 @@ impl ClientSession {
     pub(super) fn modify_qp(&self, qp: QpNum, state: QpState) -> Result<(), Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
-        self.core()
-            .execute(Command::ModifyQp { qp, state })
-            .map(|_| ())
+        let modify = Command::ModifyQp { qp, state };
+        self.core().shards.execute_for(qp, modify).map(|_| ())
+    }
+}
+
+impl Core {
+    /// Has the shard of a queue pair forget it.
+    pub(crate) fn remove_qp(&self, qp: QpNum) -> Result<(), Refusal> {
+        let removed = self.shards.execute_for(qp, Command::RemoveQp { qp });
+        self.shards.placement().removed(qp);
+        removed.map(|_| ())
     }
 }

@@ -11,6 +11,7 @@ use rnic_prm::SrqGrant;
 use super::{ClientSession, Granted, share};
 use crate::client::Turn;
 use crate::refuse;
+use crate::shards::FIRST;
 
 impl ClientSession {
     pub(super) fn create_srq(
@@ -42,26 +43,29 @@ impl ClientSession {
         let slots = QpMemory::slots(*grant.depth(), max_sge).map_err(refuse::ring)?;
         let (ring, memory) = SrqMemory::create(slots, max_sge).map_err(refuse::ring)?;
         let memory = share(turn, memory)?;
-        self.core().execute(Command::AddSrq {
+        let add = Command::AddSrq {
             client: self.id(),
             srq: *grant.srq(),
             max_sge,
             ring,
-        })?;
+        };
+        self.core().shards.execute(FIRST, add)?;
         Ok((slots, memory))
     }
 
     pub(super) fn arm_srq(&self, srq: SrqId, limit: u32) -> Result<(), Refusal> {
         let granted = self.core().prm().use_srq(self.id(), srq)?;
         let srq = *granted.srq();
-        self.core()
-            .execute(Command::ArmSrq { srq, limit })
-            .map(|_| ())
+        let arm = Command::ArmSrq { srq, limit };
+        self.core().shards.execute(FIRST, arm).map(|_| ())
     }
 
     pub(super) fn destroy_srq(&self, srq: SrqId) -> Result<(), Refusal> {
         let removal = self.core().prm().destroy_srq(self.id(), srq)?;
-        let removed = self.core().execute(Command::RemoveSrq { srq });
+        let removed = self
+            .core()
+            .shards
+            .execute(FIRST, Command::RemoveSrq { srq });
         self.core().prm().srq_removed(removal);
         removed.map(|_| ())
     }

@@ -10,6 +10,7 @@ mod memory;
 mod peers;
 mod queues;
 mod remote;
+mod shards;
 mod users;
 
 use std::net::SocketAddr;
@@ -27,10 +28,11 @@ use rnic_net::{PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::core::{Core, Parts};
-use crate::driver::{Driver, Engine};
+use crate::driver::{Driver, Engine, telling};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::route_monitor::StaleNeighbors;
+use crate::shards::Shards;
 use crate::shared_prm::SharedPrm;
 use crate::vlan::Lan;
 use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
@@ -54,23 +56,49 @@ impl Bench {
     }
 
     fn with_limits(driving: Driving, limits: Limits) -> Self {
-        let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
-        let (port, wire) = MemoryPort::intercepted(&umem, 64);
-        let zero = userspace_net::Instant::ZERO;
-        let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
-        let engine = Engine::new(shard, Instant::now());
+        Self::of(driving, limits, 1)
+    }
+
+    /// With several shards, each with a network of its own.
+    fn with_shards(shards: u8) -> Self {
+        Self::of(Driving::Threaded, Limits::default(), shards)
+    }
+
+    fn of(driving: Driving, limits: Limits, shards: u8) -> Self {
+        let make = |number: u8| {
+            let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
+            let (port, wire) = MemoryPort::intercepted(&umem, 64);
+            let zero = userspace_net::Instant::ZERO;
+            let config = ShardConfig {
+                number: (0, number),
+                ..ShardConfig::default()
+            };
+            let shard = Shard::new(config, pool, vec![port], zero);
+            (Engine::new(shard, number, Instant::now()), wire)
+        };
+        let (mut engines, mut wires): (Vec<_>, Vec<_>) = (0..shards).map(make).unzip();
         let mut config = DeviceConfig::new("lo");
         config.limits = limits;
         config.resolve_timeout = Duration::from_millis(50);
-        let driver = match driving {
-            Driving::Threaded => Driver::threaded(engine, config.polling, true),
-            Driving::Inline => Driver::inline(Box::new(engine)),
+        let (drivers, told) = match driving {
+            Driving::Threaded => {
+                let (sender, told) = telling();
+                let start = |engine| {
+                    let driver = Driver::threaded(engine, sender.clone(), config.polling, true);
+                    driver.unwrap()
+                };
+                (engines.into_iter().map(start).collect(), told)
+            }
+            Driving::Inline => {
+                let (driver, told) = Driver::inline(Box::new(engines.remove(0))).unwrap();
+                (vec![driver], told)
+            }
         };
         let name = "lo".to_owned();
         let shared_prm = SharedPrm::new(config.limits.clone(), config.administrators);
         let parts = Parts {
             config,
-            shard: 0,
+            number: 0,
             lans: vec![Lan {
                 interface: Interface {
                     name,
@@ -86,7 +114,7 @@ impl Bench {
             netlink: Some(Netlink::open().unwrap()),
             stale_neighbors: StaleNeighbors::new().unwrap(),
             steering: None,
-            driver: driver.unwrap(),
+            shards: Shards::new(drivers, told),
             capture: None,
             frame_bytes: ChunkSize::Bytes2048.frame_capacity(),
             icmp: Vec::new(),
@@ -95,7 +123,7 @@ impl Bench {
         core.take_loopback_addresses();
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
-            wire,
+            wire: wires.remove(0),
         }
     }
 

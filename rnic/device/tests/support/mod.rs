@@ -14,7 +14,9 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::kick::Kick;
-use rnic_ipc::ring::{CqConsumer, DoorbellProducer, QpMemory, WorkQueueProducer, WorkRequest};
+use rnic_ipc::ring::{
+    CqConsumer, CqMemory, DoorbellProducer, QpMemory, WorkQueueProducer, WorkRequest,
+};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WrOpcode};
@@ -141,7 +143,9 @@ impl<'h> Client<'h> {
             panic!()
         };
         let events = Channel::from_fd(fds.next().unwrap());
-        let doorbells = DoorbellProducer::attach_fd(fds.next().unwrap(), doorbells).unwrap();
+        let doorbells = DoorbellProducer::attach_fd(fds.next().unwrap(), doorbells, 1)
+            .unwrap()
+            .remove(0);
         let kick = Kick::from_fd(fds.next().unwrap());
 
         let (Response::Pd(pd), _) = ask(Request::AllocPd, vec![]) else {
@@ -152,7 +156,9 @@ impl<'h> Client<'h> {
         else {
             panic!()
         };
-        let cq = CqConsumer::attach_fd(fds.next().unwrap(), depth).unwrap();
+        let cq = CqMemory::attach_fd(fds.next().unwrap(), depth, 1)
+            .unwrap()
+            .remove(0);
         let attributes = QpAttributes {
             pd,
             send_cq: id,
@@ -290,7 +296,7 @@ impl<'h> Client<'h> {
             &mut self.sq
         };
         queue.push(&request).unwrap();
-        if queue.set_pending() && self.doorbells.ring(self.qp).unwrap() {
+        if queue.set_pending().is_some() && self.doorbells.ring(self.qp).unwrap() {
             self.kick.kick();
         }
     }

@@ -1,7 +1,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rnic_ipc::ring::CqConsumer;
+use rnic_ipc::ring::{CqConsumer, CqMemory};
 use rnic_ipc::shm::SharedMemory;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
@@ -17,10 +17,13 @@ struct Setup {
 }
 
 fn ring(depth: u32) -> (CqProducer, CqConsumer) {
-    let size = CqProducer::memory_size(depth).unwrap();
+    let size = CqMemory::size(depth, 1).unwrap();
     let memory = Arc::new(SharedMemory::private(size).unwrap());
-    let producer = CqProducer::create_in(memory.clone(), depth).unwrap();
-    (producer, CqConsumer::attach(memory, depth).unwrap())
+    let producer = CqMemory::create_in(&memory, depth, 1).unwrap().remove(0);
+    (
+        producer,
+        CqMemory::attach(&memory, depth, 1).unwrap().remove(0),
+    )
 }
 
 fn setup(depth: u32) -> Setup {
@@ -170,4 +173,34 @@ fn another_ring_takes_what_comes_and_is_armed_as_the_first_was() {
         let _ = s.table.push(CQ, &completion(wr_id), false);
     }
     assert!(!s.table.replace_ring(CQ, ring(16).0), "it has overflowed");
+}
+
+#[test]
+fn who_waits_is_woken_when_one_of_several_rings_is_replaced() {
+    let mut s = setup(2);
+    let memory = |depth| {
+        let size = CqMemory::size(depth, 2).unwrap();
+        Arc::new(SharedMemory::private(size).unwrap())
+    };
+    let (before, after) = (memory(2), memory(4));
+    let of = |memory, depth| CqMemory::create_in(memory, depth, 2).unwrap().remove(0);
+    assert!(s.table.replace_ring(CQ, of(&before, 2)));
+    s.table.flush_wakeups();
+    CqMemory::attach(&before, 2, 2).unwrap()[1].arm(false);
+    assert!(s.table.replace_ring(CQ, of(&after, 4)));
+    s.table.flush_wakeups();
+    assert_eq!(wakeups(&s.woken), 1);
+}
+
+#[test]
+fn a_queue_that_failed_in_another_shard_fails_here_once() {
+    let mut s = setup(2);
+    assert!(s.table.fail(CQ));
+    assert!(!s.table.is_usable(CQ));
+    assert!(s.table.push(CQ, &completion(1), false).is_err());
+    let failure = s.table.poll_failure().unwrap();
+    assert_eq!((failure.client, failure.cq), (CLIENT, CQ));
+    assert!(s.table.fail(CQ));
+    assert_eq!(s.table.poll_failure(), None);
+    assert!(!s.table.fail(CqId(9)), "no such queue");
 }

@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rnic_ipc::control::{Access, StagKind};
-use rnic_ipc::ring::{CqConsumer, CqProducer, QpMemory, WorkQueueProducer, WorkRequest};
+use rnic_ipc::ring::{CqConsumer, CqMemory, QpMemory, WorkQueueProducer, WorkRequest};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{Completion, Sge, WR_SIGNALED, WcStatus, WrOpcode};
 use rnic_proto::enhanced::Rtr;
@@ -166,9 +166,9 @@ fn attributes(signal_all: bool) -> QpAttributes {
 }
 
 fn cq(table: &mut CqTable, cq: CqId, depth: u32) -> (CqConsumer, OwnedFd) {
-    let size = CqProducer::memory_size(depth).unwrap();
+    let size = CqMemory::size(depth, 1).unwrap();
     let memory = Arc::new(SharedMemory::private(size).unwrap());
-    let producer = CqProducer::create_in(memory.clone(), depth).unwrap();
+    let producer = CqMemory::create_in(&memory, depth, 1).unwrap().remove(0);
     let (notify, woken) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -177,7 +177,10 @@ fn cq(table: &mut CqTable, cq: CqId, depth: u32) -> (CqConsumer, OwnedFd) {
     )
     .unwrap();
     assert!(table.add(ClientId(1), cq, producer, notify));
-    (CqConsumer::attach(memory, depth).unwrap(), woken)
+    (
+        CqMemory::attach(&memory, depth, 1).unwrap().remove(0),
+        woken,
+    )
 }
 
 impl End {

@@ -22,12 +22,13 @@ use super::RegionError;
 const PIECES: usize = 64;
 
 /// Memory of a client's address space.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RemoteMemory {
     memory: Arc<OwnedFd>,
     start: u64,
     len: u64,
-    broken: AtomicBool,
+    /// Known to all clones.
+    broken: Arc<AtomicBool>,
 }
 
 impl RemoteMemory {
@@ -37,7 +38,7 @@ impl RemoteMemory {
             memory,
             start,
             len,
-            broken: AtomicBool::new(false),
+            broken: Arc::default(),
         }
     }
 

@@ -13,8 +13,9 @@ pub struct ShardConfig {
     /// Key of TCP's initial sequence numbers (RFC 6528) and of fragments' identifications: random,
     /// another for each shard.
     pub secret: [u8; 16],
-    /// Which shard of its device this is; the upper 8 bits of its connection requests' names.
-    pub shard: u8,
+    /// The number of its device, and its own among the device's shards, below [`SHARDS_MAX`](super::SHARDS_MAX):
+    /// both are in the names of its connection requests ([`shard_of`](super::shard_of)).
+    pub number: (u8, u8),
     /// What the paths of passive connections begin with: the interface's MTU and hop limits.
     pub path_defaults: PathDefaults,
     /// The VLANs of local addresses: what comes to one of these with another tag, or without one, is
@@ -49,7 +50,7 @@ impl Default for ShardConfig {
         Self {
             tcp: userspace_tcp::Config::default(),
             secret: [0; 16],
-            shard: 0,
+            number: (0, 0),
             path_defaults: PathDefaults::new(1500),
             vlans: Vlans::default(),
             limits: ShardLimits::default(),

@@ -7,6 +7,7 @@
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
+//! - queue pairs that go to another shard ([`move_qp`]);
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod addresses;
@@ -23,6 +24,7 @@ pub(super) mod markers;
 pub(super) mod memory_fault;
 pub(super) mod metrics;
 pub(super) mod modify;
+mod move_qp;
 pub(super) mod mpa_options;
 pub(super) mod news;
 pub(super) mod path;
@@ -65,7 +67,8 @@ pub(super) struct Ctl {
     listening: HashMap<(Transport, SocketAddr), ListenerId>,
     /// Requests that wait for the application's answer.
     requests: IdMap<u32, ConnId>,
-    next_request: u32,
+    /// The count in the name of the last one.
+    last_request: u32,
     pub deadlines: Deadlines,
     /// What the owner of the shard is to be told.
     pub events: VecDeque<ShardEvent>,
@@ -107,7 +110,7 @@ impl Ctl {
             listeners: IdMap::default(),
             listening: HashMap::new(),
             requests: IdMap::default(),
-            next_request: 0,
+            last_request: 0,
             deadlines: Deadlines::new(limits.all_connections()),
             events: VecDeque::with_capacity(EVENTS),
             guesses: Guesses::new(),

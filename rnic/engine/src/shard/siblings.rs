@@ -8,16 +8,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use rnic_ipc::control::Transport;
+use rnic_ipc::control::{SHARDS_MAX, Transport};
 use rnic_net::{Flow, Protocol};
 use rnic_xsk::{Handover, HandoverStatistics, Packet, Port, Umem};
 use userspace_net::{Endpoint, FourTuple};
 
 use super::datapath::Datapath;
 use crate::conn::{FlowOwners, OwnFlows};
-
-/// The most shards of an interface.
-pub const SHARDS_MAX: usize = 64;
 
 /// What comes from siblings, as a port: no shard has so many ports.
 pub(super) const SIBLINGS: usize = u32::MAX as usize - 1;

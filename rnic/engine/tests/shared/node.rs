@@ -11,7 +11,7 @@ use rnic_engine::shard::{Shard, ShardConfig, Siblings, untagged_mtu};
 use rnic_ipc::control::{Access, QpAttributes, Transport};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
+    CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
     WorkQueueProducer, WorkRequest,
 };
 use rnic_ipc::shm::SharedMemory;
@@ -163,10 +163,11 @@ impl Node {
         self.must(Command::AddClient { client, doorbells });
         for cq in 0..=CQS {
             let depth = if cq == TIGHT_CQ.0 { tight } else { CQ_DEPTH };
-            let size = CqProducer::memory_size(depth).unwrap();
+            let size = CqMemory::size(depth, 1).unwrap();
             let memory = Arc::new(SharedMemory::private(size).unwrap());
-            let ring = CqProducer::create_in(Arc::clone(&memory), depth).unwrap();
-            self.cqs.push(CqConsumer::attach(memory, depth).unwrap());
+            let ring = CqMemory::create_in(&memory, depth, 1).unwrap().remove(0);
+            self.cqs
+                .push(CqMemory::attach(&memory, depth, 1).unwrap().remove(0));
             let (ours, notify) = rustix::net::socketpair(
                 rustix::net::AddressFamily::UNIX,
                 rustix::net::SocketType::DGRAM,
@@ -324,7 +325,7 @@ impl Node {
     }
 
     fn ring(&mut self, qp: QpNum) {
-        if self.queues[&qp.0].0.set_pending() {
+        if self.queues[&qp.0].0.set_pending().is_some() {
             self.doorbells.ring(qp).unwrap();
         }
     }
@@ -390,9 +391,13 @@ impl Node {
 }
 
 fn doorbells() -> (DoorbellProducer, DoorbellConsumer) {
-    let size = DoorbellConsumer::memory_size(DOORBELLS).unwrap();
+    let size = DoorbellConsumer::memory_size(DOORBELLS, 1).unwrap();
     let memory = Arc::new(SharedMemory::private(size).unwrap());
-    let engine = DoorbellConsumer::create_in(Arc::clone(&memory), DOORBELLS).unwrap();
-    let client = DoorbellProducer::attach(memory, DOORBELLS).unwrap();
+    let engine = DoorbellConsumer::create_in(&memory, DOORBELLS, 1)
+        .unwrap()
+        .remove(0);
+    let client = DoorbellProducer::attach(&memory, DOORBELLS, 1)
+        .unwrap()
+        .remove(0);
     (client, engine)
 }

@@ -10,7 +10,7 @@ use rnic_engine::command::Command;
 use rnic_ipc::control::{MpaOptions, QpAttributes};
 use rnic_ipc::id::{ClientId, CqId, QpNum};
 use rnic_ipc::ring::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
+    CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
     WorkRequest,
 };
 use rnic_ipc::shm::SharedMemory;
@@ -48,10 +48,12 @@ pub struct Tenant {
 impl Tenant {
     pub fn new(side: &mut Side, number: u32, message: usize, depth: u32) -> Self {
         let (client, cq_id) = (ClientId(number), CqId(number));
-        let size = DoorbellConsumer::memory_size(64).unwrap();
+        let size = DoorbellConsumer::memory_size(64, 1).unwrap();
         let memory = Arc::new(SharedMemory::private(size).unwrap());
-        let doorbells = DoorbellConsumer::create_in(Arc::clone(&memory), 64).unwrap();
-        let (ring, fd) = CqProducer::create(CQ_DEPTH).unwrap();
+        let doorbells = DoorbellConsumer::create_in(&memory, 64, 1)
+            .unwrap()
+            .remove(0);
+        let (mut rings, fd) = CqMemory::create(CQ_DEPTH, 1).unwrap();
         let (ours, notify) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::DGRAM,
@@ -64,7 +66,7 @@ impl Tenant {
             Command::AddCq {
                 client,
                 cq: cq_id,
-                ring,
+                ring: rings.remove(0),
                 notify,
             },
         ] {
@@ -73,8 +75,8 @@ impl Tenant {
         Self {
             client,
             cq_id,
-            doorbells: DoorbellProducer::attach(memory, 64).unwrap(),
-            cq: CqConsumer::attach_fd(fd, CQ_DEPTH).unwrap(),
+            doorbells: DoorbellProducer::attach(&memory, 64, 1).unwrap().remove(0),
+            cq: CqMemory::attach_fd(fd, CQ_DEPTH, 1).unwrap().remove(0),
             _notify: ours,
             queues: Vec::new(),
             message,
@@ -88,7 +90,7 @@ impl Tenant {
         let qp = QpNum(u32::from(port));
         let slots = QpMemory::slots(DEPTH, 1).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
-        let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
+        let (sq, rq, _, fd) = QpMemory::create(&layout, 0).unwrap();
         let attributes = QpAttributes {
             pd: PD,
             send_cq: self.cq_id,
@@ -156,7 +158,7 @@ impl Tenant {
                 queue.push(&request).unwrap();
                 *under_way += 1;
             }
-            if queue.set_pending() {
+            if queue.set_pending().is_some() {
                 self.doorbells.ring(*qp).unwrap();
             }
         }

@@ -11,7 +11,7 @@ use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::ring::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
+    CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
     WorkRequest,
 };
 use rnic_ipc::shm::SharedMemory;
@@ -162,17 +162,21 @@ impl<P: Port> Side<P> {
             doorbells: entries,
             completions,
         } = rings;
-        let size = DoorbellConsumer::memory_size(entries).unwrap();
+        let size = DoorbellConsumer::memory_size(entries, 1).unwrap();
         let doorbell_memory = Arc::new(SharedMemory::private(size).unwrap());
-        let engine = DoorbellConsumer::create_in(Arc::clone(&doorbell_memory), entries).unwrap();
-        let doorbells = DoorbellProducer::attach(Arc::clone(&doorbell_memory), entries).unwrap();
+        let engine = DoorbellConsumer::create_in(&doorbell_memory, entries, 1)
+            .unwrap()
+            .remove(0);
+        let doorbells = DoorbellProducer::attach(&doorbell_memory, entries, 1)
+            .unwrap()
+            .remove(0);
         let command = Command::AddClient {
             client: CLIENT,
             doorbells: engine,
         };
         shard.execute(command, now).unwrap();
-        let (ring, fd) = CqProducer::create(completions).unwrap();
-        let cq = CqConsumer::attach_fd(fd, completions).unwrap();
+        let (mut rings, fd) = CqMemory::create(completions, 1).unwrap();
+        let cq = CqMemory::attach_fd(fd, completions, 1).unwrap().remove(0);
         let (ours, theirs) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::DGRAM,
@@ -185,7 +189,7 @@ impl<P: Port> Side<P> {
                 Command::AddCq {
                     client: CLIENT,
                     cq: CQ,
-                    ring,
+                    ring: rings.remove(0),
                     notify: theirs,
                 },
                 now,
@@ -249,7 +253,7 @@ impl<P: Port> Side<P> {
 
     /// Adds another CQ, which nobody looks at, for the queue pairs that are made from now on.
     pub fn add_cq(&mut self, cq: CqId, entries: u32) {
-        let (ring, _) = CqProducer::create(entries).unwrap();
+        let (mut rings, _) = CqMemory::create(entries, 1).unwrap();
         let (notify, _) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
             rustix::net::SocketType::DGRAM,
@@ -261,7 +265,7 @@ impl<P: Port> Side<P> {
         let command = Command::AddCq {
             client,
             cq,
-            ring,
+            ring: rings.remove(0),
             notify,
         };
         self.shard.execute(command, Instant::ZERO).unwrap();
@@ -277,7 +281,7 @@ impl<P: Port> Side<P> {
         let qp = QpNum(self.next_qp);
         let slots = QpMemory::slots(self.depth, self.max_sge).unwrap();
         let layout = QpMemory::layout(slots, slots).unwrap();
-        let (sq, rq, fd) = QpMemory::create(&layout).unwrap();
+        let (sq, rq, _, fd) = QpMemory::create(&layout, 0).unwrap();
         self.queues
             .insert(qp.0, QpMemory::attach_fd(fd, &layout).unwrap());
         let attributes = QpAttributes {
@@ -420,7 +424,7 @@ impl<P: Port> Side<P> {
 
     /// Rings the doorbell for what was pushed.
     pub fn ring(&mut self, qp: QpNum) {
-        if self.queues[&qp.0].0.set_pending() {
+        if self.queues[&qp.0].0.set_pending().is_some() {
             self.doorbells.ring(qp).unwrap();
         }
     }

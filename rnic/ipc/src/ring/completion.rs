@@ -1,5 +1,7 @@
 //! Completion queues: the engine produces, the client consumes.
 //!
+//! A queue has a ring for each shard of the RNIC, all in one memory, and one flag word: that of the first ring.
+//!
 //! The flag word is `armed`: 0 no wake-up wanted, 1 for the next solicited completion, 2 for the
 //! next of any kind. No wake-up is lost: the consumer arms, fences, and polls once more; the
 //! producer publishes, fences, and looks at `armed`. With both fences `SeqCst` at least one of them
@@ -25,6 +27,10 @@ const ARMED_ANY: u32 = 2;
 #[derive(Debug)]
 pub struct CqProducer {
     ring: RawRing<WORDS>,
+    /// That of all rings of the queue.
+    armed: SharedWord,
+    /// The queue has rings of other shards too.
+    has_siblings: bool,
     own: u32,
     /// Entries known to be free; the shared index is looked at only when none is left.
     free: u32,
@@ -44,27 +50,83 @@ pub enum CqPushError {
     Fault(#[from] RingFault),
 }
 
-impl CqProducer {
-    /// Bytes of memory that a CQ of `depth` entries (a power of two) needs.
-    pub fn memory_size(depth: u32) -> Result<usize, RingError> {
-        raw::size(depth, size_of::<Completion>())
+/// A completion queue's memory: how it is made and taken up.
+#[derive(Debug)]
+pub struct CqMemory;
+
+impl CqMemory {
+    /// Bytes of memory that so many rings of `depth` entries (a power of two) need.
+    pub fn size(depth: u32, rings: usize) -> Result<usize, RingError> {
+        Ok(raw::stride(depth, size_of::<Completion>())? * rings)
     }
 
-    /// Makes a CQ of `depth` entries in new shared memory; the descriptor is for the client.
-    pub fn create(depth: u32) -> Result<(Self, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create_ring("rnic-cq", Self::memory_size(depth)?)?;
-        Ok((Self::create_in(Arc::new(memory), depth)?, fd))
+    /// Makes rings of `depth` entries in new shared memory: the engine's ends, one for each shard, and the
+    /// descriptor for the client.
+    pub fn create(depth: u32, rings: usize) -> Result<(Vec<CqProducer>, OwnedFd), RingError> {
+        let (memory, fd) = SharedMemory::create_ring("rnic-cq", Self::size(depth, rings)?)?;
+        Ok((Self::create_in(&Arc::new(memory), depth, rings)?, fd))
     }
 
-    /// Makes a CQ at the start of `memory`.
-    pub fn create_in(memory: Arc<SharedMemory>, depth: u32) -> Result<Self, RingError> {
-        Ok(Self {
-            ring: RawRing::create(memory, 0, depth)?,
+    /// Makes rings from the start of `memory` on.
+    pub fn create_in(
+        memory: &Arc<SharedMemory>,
+        depth: u32,
+        rings: usize,
+    ) -> Result<Vec<CqProducer>, RingError> {
+        let has_siblings = rings > 1;
+        let rings = Self::rings(depth, rings, |offset| {
+            RawRing::create(memory.clone(), offset, depth)
+        })?;
+        let producer = |(ring, armed)| CqProducer {
+            ring,
+            armed,
+            has_siblings,
             own: 0,
             free: depth,
-        })
+        };
+        Ok(rings.map(producer).collect())
     }
 
+    /// Takes up the rings of a queue from the descriptor that came with it; `depth` as in the reply.
+    pub fn attach_fd(fd: OwnedFd, depth: u32, rings: usize) -> Result<Vec<CqConsumer>, RingError> {
+        let size = Self::size(depth, rings)? as u64;
+        Self::attach(&Arc::new(SharedMemory::map(fd, 0, size)?), depth, rings)
+    }
+
+    /// Takes up rings from the start of `memory` on.
+    pub fn attach(
+        memory: &Arc<SharedMemory>,
+        depth: u32,
+        rings: usize,
+    ) -> Result<Vec<CqConsumer>, RingError> {
+        let rings = Self::rings(depth, rings, |offset| {
+            RawRing::attach(memory.clone(), offset, depth)
+        })?;
+        let consumer = |(ring, armed)| CqConsumer {
+            ring,
+            armed,
+            own: Own::default(),
+        };
+        Ok(rings.map(consumer).collect())
+    }
+
+    /// Each ring that `take_up` gives of an offset, with the flag word of the first.
+    fn rings(
+        depth: u32,
+        rings: usize,
+        mut take_up: impl FnMut(usize) -> Result<RawRing<WORDS>, RingError>,
+    ) -> Result<impl Iterator<Item = (RawRing<WORDS>, SharedWord)>, RingError> {
+        let stride = raw::stride(depth, size_of::<Completion>())?;
+        let rings: Result<Vec<_>, _> = (0..rings).map(|ring| take_up(ring * stride)).collect();
+        let rings = rings?;
+        let armed = rings.first().map(RawRing::flag_word);
+        Ok(rings
+            .into_iter()
+            .filter_map(move |ring| Some((ring, armed.clone()?))))
+    }
+}
+
+impl CqProducer {
     /// Whether an access to its memory has faulted
     /// ([`SharedMemory::is_broken`](crate::shm::SharedMemory::is_broken)): what it says means nothing.
     pub fn is_broken(&self) -> bool {
@@ -76,10 +138,13 @@ impl CqProducer {
         self.ring.capacity()
     }
 
-    /// Takes over from the ring of the same queue before: it is armed if that was.
-    pub fn follow(&mut self, before: &Self) {
-        let armed = before.ring.flag().swap(0, Ordering::AcqRel);
-        self.ring.flag().store(armed, Ordering::Release);
+    /// Takes over from the ring of the same queue before: it is armed if that was. Says whether to look for the wish
+    /// at once: another shard's ring may not have been replaced yet, and that shard looks for it in the old ones.
+    pub fn follow(&mut self, before: &Self) -> bool {
+        let armed = before.armed.get().swap(0, Ordering::AcqRel);
+        // Another shard's ring may have brought a wish already, and the wider of two stays.
+        self.armed.get().fetch_max(armed, Ordering::AcqRel);
+        self.has_siblings
     }
 
     /// Puts a completion, visible to the client at once. Ask [`Self::take_armed`] afterwards.
@@ -111,7 +176,7 @@ impl CqProducer {
     pub fn take_armed(&mut self, solicited: bool) -> bool {
         // The pushes before this come before the load below, for all threads (module head).
         fence(Ordering::SeqCst);
-        let armed = self.ring.flag();
+        let armed = self.armed.get();
         let wanted = match armed.load(Ordering::Relaxed) {
             ARMED_ANY => true,
             ARMED_SOLICITED => solicited,
@@ -125,6 +190,8 @@ impl CqProducer {
 #[derive(Debug)]
 pub struct CqConsumer {
     ring: RawRing<WORDS>,
+    /// That of all rings of the queue.
+    armed: SharedWord,
     own: Own,
 }
 
@@ -132,20 +199,6 @@ pub struct CqConsumer {
 type Own = Arc<AtomicU32>;
 
 impl CqConsumer {
-    /// Takes up a CQ from the descriptor that came with it; `depth` as in the reply.
-    pub fn attach_fd(fd: OwnedFd, depth: u32) -> Result<Self, RingError> {
-        let size = CqProducer::memory_size(depth)?;
-        Self::attach(Arc::new(SharedMemory::map(fd, 0, size as u64)?), depth)
-    }
-
-    /// Takes up a CQ at the start of `memory`.
-    pub fn attach(memory: Arc<SharedMemory>, depth: u32) -> Result<Self, RingError> {
-        Ok(Self {
-            ring: RawRing::attach(memory, 0, depth)?,
-            own: Own::default(),
-        })
-    }
-
     /// Entries.
     pub fn depth(&self) -> u32 {
         self.ring.capacity()
@@ -180,8 +233,8 @@ impl CqConsumer {
         }
     }
 
-    /// Asks to be woken once, by the next completion or by the next solicited one. Poll again
-    /// before blocking: a completion that came before this wakes nobody.
+    /// Asks to be woken once, by the next completion of any of the queue's rings or by the next solicited one.
+    /// Poll all again before blocking: a completion that came before this wakes nobody.
     pub fn arm(&mut self, solicited_only: bool) {
         let wanted = if solicited_only {
             ARMED_SOLICITED
@@ -189,7 +242,7 @@ impl CqConsumer {
             ARMED_ANY
         };
         // The wider of two wishes stays.
-        self.ring.flag().fetch_max(wanted, Ordering::AcqRel);
+        self.armed.get().fetch_max(wanted, Ordering::AcqRel);
         // The wish comes before the loads of the next poll, for all threads (module head).
         fence(Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! The doorbell ring: one per client, of queue pair numbers that have new work.
+//! The doorbell rings: one per client and shard, of queue pair numbers that have new work.
 //!
 //! The flag word is `sleeping`. The engine sets it, fences, looks at the ring once more and only
 //! then blocks; the client pushes, fences, and looks at the flag. With both fences `SeqCst` at
@@ -21,18 +21,24 @@ pub struct DoorbellProducer {
 }
 
 impl DoorbellProducer {
-    /// Takes up a ring from the descriptor that came with it; `entries` as in the reply.
-    pub fn attach_fd(fd: OwnedFd, entries: u32) -> Result<Self, RingError> {
-        let size = DoorbellConsumer::memory_size(entries)?;
-        Self::attach(Arc::new(SharedMemory::map(fd, 0, size as u64)?), entries)
+    /// Takes up rings from the descriptor that came with them; `entries` and their number as in the reply.
+    pub fn attach_fd(fd: OwnedFd, entries: u32, rings: usize) -> Result<Vec<Self>, RingError> {
+        let size = DoorbellConsumer::memory_size(entries, rings)? as u64;
+        Self::attach(&Arc::new(SharedMemory::map(fd, 0, size)?), entries, rings)
     }
 
-    /// Takes up a ring at the start of `memory`.
-    pub fn attach(memory: Arc<SharedMemory>, entries: u32) -> Result<Self, RingError> {
-        Ok(Self {
-            ring: RawRing::attach(memory, 0, entries)?,
-            own: 0,
-        })
+    /// Takes up rings from the start of `memory` on.
+    pub fn attach(
+        memory: &Arc<SharedMemory>,
+        entries: u32,
+        rings: usize,
+    ) -> Result<Vec<Self>, RingError> {
+        let stride = DoorbellConsumer::memory_size(entries, 1)?;
+        let attach = |ring| {
+            let ring = RawRing::attach(memory.clone(), ring * stride, entries)?;
+            Ok(Self { ring, own: 0 })
+        };
+        (0..rings).map(attach).collect()
     }
 
     /// Rings for a queue pair. True: the engine sleeps (or is about to), so kick it; only one
@@ -66,25 +72,32 @@ pub struct DoorbellConsumer {
 }
 
 impl DoorbellConsumer {
-    /// Bytes of memory that a ring of `entries` (a power of two) needs.
-    pub fn memory_size(entries: u32) -> Result<usize, RingError> {
-        raw::size(entries, size_of::<u64>())
+    /// Bytes of memory that so many rings of `entries` (a power of two) need.
+    pub fn memory_size(entries: u32, rings: usize) -> Result<usize, RingError> {
+        Ok(raw::stride(entries, size_of::<u64>())? * rings)
     }
 
-    /// Makes a ring in new shared memory; the descriptor is for the client. With at least as many
-    /// entries as the client may have queue pairs it never fills, because each queue pair is in it
-    /// at most once.
-    pub fn create(entries: u32) -> Result<(Self, OwnedFd), RingError> {
-        let (memory, fd) = SharedMemory::create_ring("rnic-doorbell", Self::memory_size(entries)?)?;
-        Ok((Self::create_in(Arc::new(memory), entries)?, fd))
+    /// Makes rings in new shared memory, one for each shard. With at least as many entries as the client may
+    /// have queue pairs they don't fill, because each queue pair is in its shard's at most once. One that is moved
+    /// may be in that of the shard before too: the client waits until that shard has looked.
+    pub fn create(entries: u32, rings: usize) -> Result<(Vec<Self>, OwnedFd), RingError> {
+        let size = Self::memory_size(entries, rings)?;
+        let (memory, fd) = SharedMemory::create_ring("rnic-doorbell", size)?;
+        Ok((Self::create_in(&Arc::new(memory), entries, rings)?, fd))
     }
 
-    /// Makes a ring at the start of `memory`.
-    pub fn create_in(memory: Arc<SharedMemory>, entries: u32) -> Result<Self, RingError> {
-        Ok(Self {
-            ring: RawRing::create(memory, 0, entries)?,
-            own: 0,
-        })
+    /// Makes rings from the start of `memory` on.
+    pub fn create_in(
+        memory: &Arc<SharedMemory>,
+        entries: u32,
+        rings: usize,
+    ) -> Result<Vec<Self>, RingError> {
+        let stride = Self::memory_size(entries, 1)?;
+        let create = |ring| {
+            let ring = RawRing::create(memory.clone(), ring * stride, entries)?;
+            Ok(Self { ring, own: 0 })
+        };
+        (0..rings).map(create).collect()
     }
 
     /// Whether an access to its memory has faulted

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueConsumer,
-    WorkQueueProducer, WorkRequest,
+    CqConsumer, CqMemory, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory,
+    WorkQueueConsumer, WorkQueueProducer, WorkRequest,
 };
 use crate::id::QpNum;
 use crate::shm::SharedMemory;
@@ -19,9 +19,9 @@ fn memory(len: usize) -> Arc<SharedMemory> {
 }
 
 fn completions() -> (CqProducer, CqConsumer) {
-    let memory = memory(CqProducer::memory_size(2).unwrap());
-    let producer = CqProducer::create_in(memory.clone(), 2).unwrap();
-    (producer, CqConsumer::attach(memory, 2).unwrap())
+    let memory = memory(CqMemory::size(2, 1).unwrap());
+    let producer = CqMemory::create_in(&memory, 2, 1).unwrap().remove(0);
+    (producer, CqMemory::attach(&memory, 2, 1).unwrap().remove(0))
 }
 
 fn completion(wr_id: u64) -> Completion {
@@ -33,9 +33,14 @@ fn completion(wr_id: u64) -> Completion {
 }
 
 fn doorbells() -> (DoorbellConsumer, DoorbellProducer) {
-    let memory = memory(DoorbellConsumer::memory_size(2).unwrap());
-    let consumer = DoorbellConsumer::create_in(memory.clone(), 2).unwrap();
-    (consumer, DoorbellProducer::attach(memory, 2).unwrap())
+    let memory = memory(DoorbellConsumer::memory_size(2, 1).unwrap());
+    let consumer = DoorbellConsumer::create_in(&memory, 2, 1)
+        .unwrap()
+        .remove(0);
+    (
+        consumer,
+        DoorbellProducer::attach(&memory, 2, 1).unwrap().remove(0),
+    )
 }
 
 fn work_queue() -> (WorkQueueConsumer, WorkQueueProducer) {
@@ -125,10 +130,13 @@ fn a_wish_is_fulfilled_once() {
 fn work_is_drained_or_has_a_doorbell() {
     loom::model(|| {
         let (mut engine, mut client) = work_queue();
-        assert!(client.set_pending(), "the doorbell that is being answered");
+        assert!(
+            client.set_pending().is_some(),
+            "the doorbell that is being answered"
+        );
         let posting = thread::spawn(move || {
             client.push(&work(1)).unwrap();
-            client.set_pending()
+            client.set_pending().is_some()
         });
         engine.clear_pending();
         let mut found = WorkRequest::default();
@@ -138,6 +146,57 @@ fn work_is_drained_or_has_a_doorbell() {
         if drained {
             assert_eq!(found.slot.remote_addr, !1, "not whole");
         }
+    });
+}
+
+/// Work that is posted while its queue pair is moved is drained by the shard that gets the queue pair, or has a
+/// doorbell there.
+#[test]
+fn work_of_a_queue_pair_that_is_moved_is_drained_or_has_a_doorbell_at_its_shard() {
+    loom::model(|| {
+        let layout = QpMemory::layout(1, 1).unwrap();
+        let memory = memory(layout.size);
+        let (mut engine, _) = QpMemory::create_in(memory.clone(), &layout).unwrap();
+        let shard = QpMemory::shard(&memory).unwrap();
+        let (mut client, _) = QpMemory::attach(memory, &layout).unwrap();
+        shard.set(0);
+        let posting = thread::spawn(move || {
+            client.push(&work(1)).unwrap();
+            client.set_pending()
+        });
+        shard.set(1);
+        engine.clear_pending();
+        let drained = engine.pop(&mut WorkRequest::default()).unwrap();
+        let rung = posting.join().unwrap();
+        assert!(drained || rung == Some(1), "it would be stranded");
+    });
+}
+
+/// Two shards that complete work of one queue fulfil one wish once.
+#[test]
+fn a_wish_is_fulfilled_once_by_two_shards() {
+    loom::model(|| {
+        let memory = memory(CqMemory::size(1, 2).unwrap());
+        let engine = CqMemory::create_in(&memory, 1, 2).unwrap();
+        let mut client = CqMemory::attach(&memory, 1, 2).unwrap();
+        let shards: Vec<_> = engine
+            .into_iter()
+            .map(|mut ring| {
+                thread::spawn(move || {
+                    ring.push(&completion(1)).unwrap();
+                    ring.take_armed(false)
+                })
+            })
+            .collect();
+        client[0].arm(false);
+        let seen: u32 = client.iter().map(|ring| ring.available().unwrap()).sum();
+        let woken = shards.into_iter().map(|shard| shard.join().unwrap());
+        let woken = woken.filter(|woken| *woken).count();
+        assert!(woken <= 1);
+        assert!(
+            seen == 2 || woken == 1,
+            "{seen} seen, then it would sleep for ever"
+        );
     });
 }
 

@@ -1,7 +1,7 @@
 //! The words of a ring in shared memory, and nothing about what its entries mean.
 //!
 //! Layout from the ring's offset on, each line 64 bytes: header, producer index, consumer index,
-//! flag word, then the entries. Indices count entries for ever, modulo 2^32; the slot is the index
+//! flag word, then the entries. Rings of one memory lie one after the other, each from a line's start on. Indices count entries for ever, modulo 2^32; the slot is the index
 //! masked. An entry is written before the producer index is released and read after it was
 //! acquired. Entries are moved as relaxed 64-bit atomics, so that a racing writer gives nonsense
 //! values, never undefined behaviour.
@@ -22,6 +22,8 @@ pub const RING_SLOTS_MAX: u32 = 1 << 18;
 
 /// Bytes of a cache line; the two ends' words don't share one.
 const LINE: usize = 64;
+/// In the header, after its other words.
+const SHARD: usize = size_of::<u32>() * HEADER_WORDS;
 const PRODUCER: usize = LINE;
 const CONSUMER: usize = 2 * LINE;
 const FLAG: usize = 3 * LINE;
@@ -38,6 +40,22 @@ const HEADER_WORDS: usize = 4;
 pub(super) fn size(capacity: u32, entry_size: usize) -> Result<usize, RingError> {
     check_capacity(capacity)?;
     Ok(ENTRIES + capacity as usize * entry_size)
+}
+
+/// Bytes from the beginning of a ring to that of the next one of the same kind in one memory.
+pub(super) fn stride(capacity: u32, entry_size: usize) -> Result<usize, RingError> {
+    Ok(size(capacity, entry_size)?.next_multiple_of(LINE))
+}
+
+/// The word in the header of a ring of a queue pair that says which shard has the queue pair.
+pub(super) fn shard_word(
+    memory: &Arc<SharedMemory>,
+    ring_offset: usize,
+) -> Result<SharedWord, RingError> {
+    Ok(SharedWord {
+        word: NonNull::from(memory.atomic_u32(ring_offset + SHARD)?),
+        _memory: memory.clone(),
+    })
 }
 
 fn check_capacity(capacity: u32) -> Result<(), RingError> {

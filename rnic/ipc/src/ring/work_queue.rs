@@ -6,6 +6,11 @@
 //! are read-modify-writes of one word, so they have an order. Client first: the engine's swap reads
 //! the client's (or a later one) and, by acquire and release, the drain sees the work. Engine
 //! first: the client reads 0 and rings.
+//!
+//! A queue pair that has no connection can be moved to another shard. A word of its memory says which shard has it
+//! ([`QpShard`]): it is written before that shard swaps `pending` to 0 and drains, and the client reads it after its own
+//! swap. So a client that reads an old value has swapped before that shard did, whose drain then sees the work.
+//! A doorbell that comes to a shard without the queue pair means nothing there.
 
 mod consumer;
 mod memory;
@@ -13,6 +18,6 @@ mod producer;
 mod slot;
 
 pub use consumer::{Place, WorkQueueConsumer};
-pub use memory::{QpLayout, QpMemory, SrqMemory};
+pub use memory::{QpLayout, QpMemory, QpShard, SrqMemory};
 pub use producer::WorkQueueProducer;
 pub use slot::slots_for;

@@ -107,9 +107,9 @@ fn what_does_not_decode_is_the_senders_fault_and_the_next_message_is_fine() {
 fn more_descriptors_than_fit_are_refused_and_closed() {
     let (a, b) = Channel::pair().unwrap();
     let read_end = pipe();
-    let five = [read_end.as_fd(); DESCRIPTORS_MAX + 1];
+    let too_many = [read_end.as_fd(); REPLY_DESCRIPTORS_MAX + 1];
     assert!(matches!(
-        a.send(&Request::AllocPd, &five),
+        a.send(&Request::AllocPd, &too_many),
         Err(TransportError::TooManyDescriptors { .. })
     ));
     // A hostile sender asks nobody.
@@ -125,6 +125,22 @@ fn more_descriptors_than_fit_are_refused_and_closed() {
             Err(TransportError::TooManyDescriptors { .. })
         ));
     }
+}
+
+#[test]
+fn a_reply_may_have_more_descriptors_than_a_request() {
+    let (a, b) = Channel::pair().unwrap();
+    let read_end = pipe();
+    let reply: Reply = Ok(Response::Done);
+    let most = [read_end.as_fd(); REPLY_DESCRIPTORS_MAX];
+    a.send(&reply, &most).unwrap();
+    let (_, fds) = b.recv_reply().unwrap().unwrap();
+    assert_eq!(fds.len(), most.len());
+    a.send(&reply, &most).unwrap();
+    assert!(matches!(
+        b.recv::<Reply>(),
+        Err(TransportError::TooManyDescriptors { .. })
+    ));
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use rnic_ipc::control::Access;
 use rnic_ipc::id::QpNum;
-use rnic_ipc::ring::{
-    CqConsumer, CqProducer, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
-};
+use rnic_ipc::ring::{CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{
     Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WR_INLINE, WR_ONE_STREAM,
@@ -88,6 +86,7 @@ fn work_queues() -> Vec<String> {
     let immediate = slot(WrOpcode::WriteImmediate);
     sq.push_inline(&immediate, b"0123456789abcdefg", &OPERANDS)
         .expect(room);
+    QpMemory::shard(&memory).expect("it is there").set(3);
     sq.set_pending();
     let receive = slot(WrOpcode::Recv);
     rq.push_parts(&receive, &elements::<3>(), &OPERANDS)
@@ -107,9 +106,13 @@ fn shared_receives() -> Vec<String> {
 }
 
 fn completions() -> Vec<String> {
-    let memory = private(CqProducer::memory_size(2).expect("a power of two"));
-    let mut engine = CqProducer::create_in(memory.clone(), 2).expect("it fits");
-    let mut client = CqConsumer::attach(memory.clone(), 2).expect("it was made");
+    let memory = private(CqMemory::size(1, 2).expect("a power of two"));
+    let mut engine = CqMemory::create_in(&memory, 1, 2)
+        .expect("it fits")
+        .remove(1);
+    let mut client = CqMemory::attach(&memory, 1, 2)
+        .expect("it was made")
+        .remove(1);
     let completion = Completion {
         wr_id: 0x0101_0101_0101_0101,
         qp: 0x0202_0202,
@@ -127,9 +130,13 @@ fn completions() -> Vec<String> {
 }
 
 fn doorbells() -> Vec<String> {
-    let memory = private(DoorbellConsumer::memory_size(2).expect("a power of two"));
-    let mut engine = DoorbellConsumer::create_in(memory.clone(), 2).expect("it fits");
-    let mut client = DoorbellProducer::attach(memory.clone(), 2).expect("it was made");
+    let memory = private(DoorbellConsumer::memory_size(2, 2).expect("a power of two"));
+    let mut engine = DoorbellConsumer::create_in(&memory, 2, 2)
+        .expect("it fits")
+        .remove(1);
+    let mut client = DoorbellProducer::attach(&memory, 2, 2)
+        .expect("it was made")
+        .remove(1);
     client.ring(QpNum(0x0101_0101)).expect("there is room");
     engine.pop().expect("sound");
     assert!(engine.prepare_sleep());

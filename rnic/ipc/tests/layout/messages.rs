@@ -229,6 +229,7 @@ fn responses() -> Vec<Response> {
         Response::Welcome {
             client: ClientId(1),
             doorbells: 2,
+            shards: 3,
         },
         Response::Device(DeviceInfo {
             interface: "i".into(),

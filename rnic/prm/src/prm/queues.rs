@@ -12,20 +12,26 @@ use crate::refused::Single;
 use crate::table::Phase;
 
 impl Prm {
-    /// A new completion queue of at least `depth` entries.
+    /// A new completion queue of so many rings, one for each shard, of at least `depth` entries each.
     ///
     /// # Errors
     ///
     /// `Malformed` for a depth of 0; `Limit`.
-    pub fn create_cq(&mut self, client: ClientId, depth: u32) -> Result<CqGrant, Refusal> {
+    pub fn create_cq(
+        &mut self,
+        client: ClientId,
+        depth: u32,
+        rings: u32,
+    ) -> Result<CqGrant, Refusal> {
         self.check_range("a completion queue", depth, Single::CqDepth)?;
         // A limit that is no power of two may be passed by rounding; one beyond 2^31 can't.
         let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
-        let amounts = cq_amounts(depth);
+        let cq = Cq { depth, rings };
+        let amounts = cq.amounts();
         self.check_quota(client, &amounts)?;
         let id = self
             .cqs
-            .insert(client, Phase::Coming, Cq { depth })
+            .insert(client, Phase::Coming, cq)
             .ok_or_else(|| refusal::full(Kind::Cq, self.limits.device.completion_queues))?;
         self.charge(client, &amounts);
         Ok(CqGrant {
@@ -47,8 +53,7 @@ impl Prm {
         self.forget_cq(grant.cq);
     }
 
-    /// Another ring, of at least `depth` entries and of no fewer than there are. Until it is there both
-    /// rings count.
+    /// Other rings, of at least `depth` entries and of no fewer than there are. Until they are there both count.
     ///
     /// # Errors
     ///
@@ -65,26 +70,36 @@ impl Prm {
             .cqs
             .live(client, cq.0)
             .ok_or_else(|| refusal::unknown(Kind::Cq, cq))?;
-        let has = slot.object.depth;
+        let Cq { depth: has, rings } = slot.object;
         if depth < has {
             return Err(refusal::malformed(format!(
                 "completion queue {cq} can't have {depth} entries in place of {has}: ask for no fewer"
             )));
         }
-        let amounts = [(Resource::RingEntries, depth.into())];
-        self.check_quota(client, &amounts)?;
-        self.charge(client, &amounts);
-        Ok(CqResize { client, cq, depth })
+        let amounts = Cq { depth, rings }.ring_entries();
+        self.check_quota(client, &[amounts])?;
+        self.charge(client, &[amounts]);
+        Ok(CqResize {
+            client,
+            cq,
+            depth,
+            rings,
+        })
     }
 
     /// The shard has the new ring, or could not take it.
     pub fn cq_resized(&mut self, resize: CqResize, done: bool) {
-        let CqResize { client, cq, depth } = resize;
-        let unused = match self.cqs.get_mut(cq.0) {
-            Some(slot) if done => std::mem::replace(&mut slot.object.depth, depth),
-            _ => depth,
-        };
-        self.discharge(client, &[(Resource::RingEntries, unused.into())]);
+        let CqResize {
+            client,
+            cq,
+            depth,
+            rings,
+        } = resize;
+        let mut unused = Cq { depth, rings };
+        if done && let Some(slot) = self.cqs.get_mut(cq.0) {
+            std::mem::swap(&mut slot.object, &mut unused);
+        }
+        self.discharge(client, &[unused.ring_entries()]);
     }
 
     /// Begins to remove a completion queue.
@@ -251,7 +266,7 @@ impl Prm {
 
     pub(super) fn forget_cq(&mut self, cq: CqId) {
         if let Some(slot) = self.cqs.remove(cq.0) {
-            self.discharge(slot.owner, &cq_amounts(slot.object.depth));
+            self.discharge(slot.owner, &slot.object.amounts());
         }
     }
 
@@ -272,11 +287,15 @@ impl Prm {
     }
 }
 
-fn cq_amounts(depth: u32) -> [(Resource, u64); 2] {
-    [
-        (Resource::CompletionQueues, 1),
-        (Resource::RingEntries, depth.into()),
-    ]
+impl Cq {
+    fn amounts(&self) -> [(Resource, u64); 2] {
+        [(Resource::CompletionQueues, 1), self.ring_entries()]
+    }
+
+    fn ring_entries(&self) -> (Resource, u64) {
+        let entries = u64::from(self.depth) * u64::from(self.rings);
+        (Resource::RingEntries, entries)
+    }
 }
 
 impl Qp {

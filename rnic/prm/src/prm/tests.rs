@@ -36,7 +36,7 @@ fn region(prm: &mut Prm, client: ClientId, pd: PdId, length: u64) -> Result<Stag
 }
 
 fn cq(prm: &mut Prm, client: ClientId) -> Result<CqId, Refusal> {
-    let grant = prm.create_cq(client, 16)?;
+    let grant = prm.create_cq(client, 16, 1)?;
     let cq = *grant.cq();
     prm.cq_created(grant);
     Ok(cq)

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_ipc::control::{Event, PROTOCOL_VERSION, Reply, Request, Response};
+use rnic_ipc::control::{Event, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::QpNum;
+use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::{DoorbellProducer, QpMemory, WorkQueueProducer};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::{Channel, TransportError};
@@ -20,8 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Objects {
     pub control: Channel,
     pub events: Channel,
-    pub kick: OwnedFd,
-    pub doorbells: Option<DoorbellProducer>,
+    /// Of each shard.
+    pub bells: Vec<(DoorbellProducer, Kick)>,
     pub pds: Vec<u32>,
     pub cqs: Vec<u32>,
     pub srqs: Vec<u32>,
@@ -44,18 +45,20 @@ impl Objects {
         set_socket_timeout(&control, Timeout::Recv, Some(PATIENCE)).ok()?;
         let version = PROTOCOL_VERSION;
         control.send(&Request::Hello { version }, &[]).ok()?;
-        let (reply, fds) = control.recv::<Reply>().ok()??;
+        let (reply, fds) = control.recv_reply().ok()??;
         let Ok(Response::Welcome { doorbells, .. }) = reply else {
             return None;
         };
-        let [events, memory, kick] = <[OwnedFd; 3]>::try_from(fds).ok()?;
+        let mut fds = fds.into_iter();
+        let (events, memory) = (fds.next()?, fds.next()?);
         let shared = map(memory)?;
-        let doorbells = DoorbellProducer::attach(shared.1.clone(), doorbells).ok();
+        let kicks = fds.map(Kick::from_fd);
+        let rings = DoorbellProducer::attach(&shared.1, doorbells, kicks.len());
+        let rings = rings.unwrap_or_default();
         Some(Self {
             control,
             events: Channel::from_fd(events),
-            kick,
-            doorbells,
+            bells: rings.into_iter().zip(kicks).collect(),
             pds: Vec::new(),
             cqs: Vec::new(),
             srqs: Vec::new(),
@@ -80,7 +83,7 @@ impl Objects {
 
     /// Reads a reply, of whatever was asked. Says whether the session goes on.
     pub fn take_reply(&mut self) -> bool {
-        let (reply, mut fds) = match self.control.recv::<Reply>() {
+        let (reply, mut fds) = match self.control.recv_reply() {
             Ok(Some(found)) => found,
             // Somebody else read it, or the daemon had nothing to say to that.
             Err(TransportError::WouldBlock) => return true,
@@ -132,7 +135,8 @@ impl Objects {
 
     /// Any of its descriptors.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mut all = vec![self.control.as_fd(), self.events.as_fd(), self.kick.as_fd()];
+        let mut all = vec![self.control.as_fd(), self.events.as_fd()];
+        all.extend(self.bells.iter().map(|(_, kick)| kick.as_fd()));
         all.extend(self.shared.iter().map(|(fd, _)| fd.as_fd()));
         all.extend(self.notices.iter().map(AsFd::as_fd));
         all

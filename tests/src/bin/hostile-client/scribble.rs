@@ -1,11 +1,10 @@
 //! Nonsense in shared memory, and whatever else can be done to descriptors that two processes share.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rnic_ipc::id::QpNum;
-use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{MAX_SGE, Sge, WrOpcode};
@@ -68,8 +67,7 @@ pub fn post(chance: &mut Chance, own: &mut Objects) {
     let Objects {
         queues,
         stags,
-        doorbells,
-        kick,
+        bells,
         ..
     } = own;
     let index = chance.below(queues.len().max(1) as u64) as usize;
@@ -83,13 +81,12 @@ pub fn post(chance: &mut Chance, own: &mut Objects) {
             break;
         }
     }
-    let told = sq.set_pending() || chance.one_in(4);
-    if let Some(doorbells) = doorbells
-        && told
+    let any = chance.below(bells.len().max(1) as u64) as u32;
+    let shard = sq.set_pending().or_else(|| chance.one_in(4).then_some(any));
+    if let Some((doorbells, kick)) = shard.and_then(|shard| bells.get_mut(shard as usize))
         && doorbells.ring(*qp) == Ok(true)
-        && let Ok(kick) = kick.try_clone()
     {
-        Kick::from_fd(kick).kick();
+        kick.kick();
     }
 }
 
@@ -142,19 +139,17 @@ fn address(chance: &mut Chance) -> u64 {
 
 /// Rings for queue pairs of anybody's, many times.
 pub fn ring(chance: &mut Chance, own: &mut Objects) {
+    let index = chance.below(own.bells.len().max(1) as u64) as usize;
+    let Some((doorbells, kick)) = own.bells.get_mut(index) else {
+        return;
+    };
     for _ in 0..=chance.below(2000) {
-        let qp = QpNum(chance.name(&own.qps));
-        if let Some(doorbells) = &mut own.doorbells
-            && doorbells.ring(qp).is_err()
-        {
+        if doorbells.ring(QpNum(chance.name(&own.qps))).is_err() {
             break;
         }
     }
-    if let Ok(kick) = own.kick.try_clone() {
-        let kick = Kick::from_fd(kick);
-        for _ in 0..=chance.below(100) {
-            kick.kick();
-        }
+    for _ in 0..=chance.below(100) {
+        kick.kick();
     }
 }
 
@@ -196,7 +191,8 @@ pub fn descriptors(chance: &mut Chance, own: &mut Objects) {
         1 => {
             let bytes = chance.bytes(5000);
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            for fd in own.notices.iter().chain([&own.kick]) {
+            let kicks = own.bells.iter().map(|(_, kick)| kick.as_fd());
+            for fd in own.notices.iter().map(AsFd::as_fd).chain(kicks) {
                 let _ = rustix::net::send(fd, &bytes, flags);
             }
             let _ = rustix::net::send(&own.events, &bytes, flags);
@@ -213,13 +209,17 @@ pub fn descriptors(chance: &mut Chance, own: &mut Objects) {
         5 => {
             // As full as it gets, which blocks the next writer; ours don't wait.
             let most = (u64::MAX - 1).to_ne_bytes();
-            let _ = rustix::fs::fcntl_setfl(&own.kick, OFlags::NONBLOCK);
-            let _ = rustix::io::write(&own.kick, &most);
+            for (_, kick) in &own.bells {
+                let _ = rustix::fs::fcntl_setfl(kick, OFlags::NONBLOCK);
+                let _ = rustix::io::write(kick, &most);
+            }
         }
         _ => {
             let mut count = [0; 8];
-            let _ = rustix::fs::fcntl_setfl(&own.kick, OFlags::NONBLOCK);
-            let _ = rustix::io::read(&own.kick, &mut count);
+            for (_, kick) in &own.bells {
+                let _ = rustix::fs::fcntl_setfl(kick, OFlags::NONBLOCK);
+                let _ = rustix::io::read(kick, &mut count);
+            }
         }
     }
 }

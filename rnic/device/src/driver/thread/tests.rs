@@ -30,7 +30,7 @@ fn meet_a_bug() {
     let (port, wire) = MemoryPort::intercepted(&umem, 64);
     let zero = userspace_net::Instant::ZERO;
     let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
-    let engine = Engine::new(shard, Instant::now());
+    let engine = Engine::new(shard, 0, Instant::now());
     let kicks = Arc::new(Kicks::new().unwrap());
     let (told, _listening) = crossbeam::channel::bounded(8);
     let handle = start(engine, kicks, told, Polling::Event, true).unwrap();
@@ -39,7 +39,7 @@ fn meet_a_bug() {
         filter: Filter::default(),
         sink: Box::new(Bug),
     };
-    let (answer, _) = handle.execute(plant).unwrap();
+    let (answer, _) = handle.begin(plant).unwrap().recv().unwrap();
     answer.unwrap();
     assert!(wire.push(&[0; 60]));
     // Without a supervisor this process would live on, with a shard that is gone.

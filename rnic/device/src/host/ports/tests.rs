@@ -38,6 +38,10 @@ fn ports() -> Ports<Log> {
     Ports::new(Log::default(), PortSpace::Kernel)
 }
 
+fn at(count: u64) -> Stamp {
+    Stamp { shard: 0, count }
+}
+
 fn kernel_uses(local: SocketAddr) -> bool {
     TcpListener::bind(local).is_err()
 }
@@ -49,10 +53,10 @@ fn a_port_is_taken_in_the_kernel_and_in_steering_until_released() {
     let local = reserved.local();
     assert_ne!(local.port(), 0);
     assert!(kernel_uses(local));
-    ports.used(reserved, Stamp(1));
+    ports.used(reserved, &[at(1)]);
     ports.unlistened(tcp(local));
     assert!(kernel_uses(local));
-    ports.released(tcp(local), Stamp(2));
+    ports.released(tcp(local), at(2));
     assert!(!kernel_uses(local));
     ports.with_claims(|log| assert_eq!(log.0, [(local, true), (local, false)]));
 }
@@ -83,7 +87,7 @@ fn a_second_listener_on_a_port_is_refused() {
         ports.listen(tcp(local), 0).unwrap_err().code,
         RefusalCode::PortInUse
     );
-    ports.used(reserved, Stamp(1));
+    ports.used(reserved, &[at(1)]);
     assert_eq!(
         ports.listen(tcp(local), 0).unwrap_err().code,
         RefusalCode::PortInUse
@@ -115,17 +119,17 @@ fn a_release_that_crossed_with_a_new_use_is_void() {
     let ports = ports();
     let reserved = ports.listen(tcp(ANY), 0).unwrap();
     let local = reserved.local();
-    ports.used(reserved, Stamp(1));
+    ports.used(reserved, &[at(1)]);
     ports.unlistened(tcp(local));
     // The shard releases at 2, listens again at 3; the release is heard before the answer ...
     let again = ports.listen(tcp(local), 0).unwrap();
-    ports.released(tcp(local), Stamp(2));
-    ports.used(again, Stamp(3));
+    ports.released(tcp(local), at(2));
+    ports.used(again, &[at(3)]);
     assert!(kernel_uses(local));
     // ... or after it.
-    ports.released(tcp(local), Stamp(2));
+    ports.released(tcp(local), at(2));
     assert!(kernel_uses(local));
-    ports.released(tcp(local), Stamp(4));
+    ports.released(tcp(local), at(4));
     assert!(!kernel_uses(local));
 }
 
@@ -134,9 +138,9 @@ fn a_release_heard_before_the_answer_to_its_use_counts() {
     let ports = ports();
     let reserved = ports.connect(tcp(ANY), 0).unwrap();
     let local = reserved.local();
-    ports.released(tcp(local), Stamp(2));
+    ports.released(tcp(local), at(2));
     assert!(kernel_uses(local));
-    ports.used(reserved, Stamp(1));
+    ports.used(reserved, &[at(1)]);
     assert!(!kernel_uses(local));
 }
 
@@ -145,12 +149,12 @@ fn a_failed_second_use_leaves_the_first() {
     let ports = ports();
     let reserved = ports.listen(tcp(ANY), 0).unwrap();
     let local = reserved.local();
-    ports.used(reserved, Stamp(1));
+    ports.used(reserved, &[at(1)]);
     ports.unlistened(tcp(local));
     let again = ports.listen(tcp(local), 0).unwrap();
     ports.failed(again);
     assert!(kernel_uses(local));
-    ports.released(tcp(local), Stamp(2));
+    ports.released(tcp(local), at(2));
     assert!(!kernel_uses(local));
 }
 
@@ -192,7 +196,7 @@ fn ports_of_a_space_of_our_own_are_taken_from_nobody_and_no_port_is_given_twice(
     let refusal = ports.listen(tcp(taken_by_host), 0).unwrap_err();
     assert_eq!(refusal.code, RefusalCode::PortInUse);
     let listener_at = listener.local();
-    ports.used(listener, Stamp(1));
+    ports.used(listener, &[at(1)]);
     let mut given = std::collections::HashSet::new();
     for _ in DYNAMIC {
         let Ok(reserved) = ports.connect(tcp(ANY), 0) else {
@@ -200,12 +204,12 @@ fn ports_of_a_space_of_our_own_are_taken_from_nobody_and_no_port_is_given_twice(
         };
         let local = reserved.local();
         assert!(given.insert(local) && local != listener_at);
-        ports.used(reserved, Stamp(2));
+        ports.used(reserved, &[at(2)]);
     }
     let refusal = ports.connect(tcp(ANY), 0).unwrap_err();
     assert_eq!(refusal.code, RefusalCode::PortInUse);
     let again = *given.iter().next().unwrap();
-    ports.released(tcp(again), Stamp(3));
+    ports.released(tcp(again), at(3));
     let reserved = ports.connect(tcp(ANY), 0).unwrap();
     assert_eq!(reserved.local(), again);
     ports.failed(reserved);
@@ -230,10 +234,10 @@ fn ports_of_tcp_and_sctp_are_apart() {
         ports.listen(of_sctp, 0).unwrap_err().code,
         RefusalCode::PortInUse
     );
-    ports.used(of_tcp, Stamp(1));
-    ports.used(reserved, Stamp(1));
+    ports.used(of_tcp, &[at(1)]);
+    ports.used(reserved, &[at(1)]);
     ports.unlistened(of_sctp);
-    ports.released(of_sctp, Stamp(2));
+    ports.released(of_sctp, at(2));
     assert_eq!(ports.len(), 1);
     assert!(kernel_uses(local), "TCP's port is still taken");
     let chosen = ports
@@ -241,4 +245,19 @@ fn ports_of_tcp_and_sctp_are_apart() {
         .unwrap();
     assert_ne!(chosen.local().port(), 0);
     ports.failed(chosen);
+}
+
+#[test]
+fn a_port_is_kept_until_all_shards_that_used_it_have_released_it() {
+    let ports = ports();
+    let reserved = ports.listen(tcp(ANY), 0).unwrap();
+    let local = reserved.local();
+    let stamp = |shard, count| Stamp { shard, count };
+    ports.used(reserved, &[stamp(0, 7), stamp(2, 1)]);
+    ports.unlistened(tcp(local));
+    ports.released(tcp(local), stamp(0, 8));
+    ports.released(tcp(local), stamp(1, 9));
+    assert!(kernel_uses(local), "the third shard has a connection there");
+    ports.released(tcp(local), stamp(2, 2));
+    assert!(!kernel_uses(local));
 }

@@ -79,7 +79,11 @@ fn hello_gives_three_descriptors_and_is_said_once() {
         };
         let (reply, fds) = session.request(hello.clone(), Vec::new());
         match reply.unwrap() {
-            Response::Welcome { client, doorbells } => {
+            Response::Welcome {
+                client,
+                doorbells,
+                shards: 1,
+            } => {
                 assert_eq!(client, session.client());
                 assert!(doorbells >= Limits::default().per_client.queue_pairs);
                 assert!(doorbells.is_power_of_two());

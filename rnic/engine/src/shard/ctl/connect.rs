@@ -272,7 +272,7 @@ fn accept_mpa(
     Ok((reply.bytes().to_vec(), negotiated))
 }
 
-fn wrong_state(error: WrongQpState) -> CommandError {
+pub(in crate::shard) fn wrong_state(error: WrongQpState) -> CommandError {
     CommandError::WrongState {
         what: "queue pair",
         found: format!("{:?}", error.found),

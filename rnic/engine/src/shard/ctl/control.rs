@@ -16,6 +16,7 @@ use crate::qp::Qp;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
 use crate::shard::ctl::connect::Wanted;
+use crate::shard::ctl::move_qp::{check_new_qp, enter_qp};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
@@ -97,6 +98,9 @@ impl Ctl {
                     "usable completion queue",
                 )?;
             }
+            Command::FailCq { cq } => {
+                found(dp.tables.cqs.fail(cq), "completion queue")?;
+            }
             Command::RemoveCq { cq } => found(dp.tables.cqs.remove(cq), "completion queue")?,
             Command::AddSrq {
                 client,
@@ -125,6 +129,8 @@ impl Ctl {
                 rq,
             } => self.add_qp(dp, tx, client, qp, attributes, (sq, rq))?,
             Command::RemoveQp { qp } => self.remove_qp(dp, tx, qp)?,
+            Command::TakeQp { qp } => return self.take_qp(dp, tx, qp).map(Answer::Qp),
+            Command::PutQp(qp) => self.put_qp(dp, tx, *qp)?,
             Command::QueryQp { qp } => return Ok(Answer::QpState(dp.qp(qp)?.qp.state())),
             Command::Listen {
                 client,
@@ -228,10 +234,7 @@ impl Ctl {
         attributes: QpAttributes,
         (sq, rq): (WorkQueueConsumer, WorkQueueConsumer),
     ) -> Result<(), CommandError> {
-        limit("queue pairs", dp.qps.len(), dp.config.limits.queue_pairs)?;
-        if dp.qps.contains(num.0) {
-            return Err(CommandError::Invalid(format!("queue pair {num} exists")));
-        }
+        check_new_qp(dp, num)?;
         let srq = attributes.srq;
         let mut qp = Qp::new(client, num, attributes, sq, rq);
         if let Some(srq) = srq {
@@ -239,11 +242,8 @@ impl Ctl {
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);
         }
         sound_cqs(&qp, &dp.tables)?;
-        tx.scheduler.queue_pair_added(client);
-        qp.provide(&mut dp.tables.queue_pool);
         dp.tables.stags.stream_added(qp.user());
-        let tally = dp.tables.client_stats.place_of(client);
-        dp.qps.insert(num.0, Box::new(QpSlot::new(qp, tally)));
+        enter_qp(dp, tx, qp);
         Ok(())
     }
 
@@ -340,7 +340,11 @@ pub(in crate::shard) fn sound_cqs(qp: &Qp, tables: &Tables) -> Result<(), Comman
     }
 }
 
-fn limit(what: &'static str, used: usize, limit: usize) -> Result<(), CommandError> {
+pub(in crate::shard) fn limit(
+    what: &'static str,
+    used: usize,
+    limit: usize,
+) -> Result<(), CommandError> {
     if used < limit {
         Ok(())
     } else {

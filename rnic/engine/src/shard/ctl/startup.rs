@@ -19,10 +19,8 @@ use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
 use crate::shard::llp::NotSent;
+use crate::shard::request_names;
 use crate::shard::tx::Tx;
-
-/// Connection requests of one shard: the bits of their name beside the shard's number.
-const REQUEST_MASK: u32 = (1 << 24) - 1;
 
 /// The least EMSS, in bytes: an FPDU of the smallest MULPDU.
 const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN);
@@ -333,10 +331,10 @@ impl Ctl {
     /// A name that no waiting request has.
     fn name_request<P: Port>(&mut self, dp: &mut Datapath<P>) -> ConnRequestId {
         loop {
-            self.next_request = (self.next_request + 1) & REQUEST_MASK;
-            let name = u32::from(dp.config.shard) << 24 | self.next_request;
-            if !self.requests.contains_key(&name) {
-                return ConnRequestId(name);
+            let (name, count) = request_names::name(dp.config.number, self.last_request);
+            self.last_request = count;
+            if !self.requests.contains_key(&name.0) {
+                return name;
             }
         }
     }

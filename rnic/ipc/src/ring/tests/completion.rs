@@ -3,13 +3,16 @@
 use std::sync::mpsc;
 
 use super::{TURNS, private};
-use crate::ring::{CqConsumer, CqProducer, CqPushError};
+use crate::ring::{CqConsumer, CqMemory, CqProducer, CqPushError};
 use crate::work::Completion;
 
 fn cq(depth: u32) -> (CqProducer, CqConsumer) {
-    let memory = private(CqProducer::memory_size(depth).unwrap());
-    let producer = CqProducer::create_in(memory.clone(), depth).unwrap();
-    (producer, CqConsumer::attach(memory, depth).unwrap())
+    let memory = private(CqMemory::size(depth, 1).unwrap());
+    let producer = CqMemory::create_in(&memory, depth, 1).unwrap().remove(0);
+    (
+        producer,
+        CqMemory::attach(&memory, depth, 1).unwrap().remove(0),
+    )
 }
 
 fn completion(id: u64) -> Completion {
@@ -153,4 +156,36 @@ fn what_is_fetched_ahead_is_written_a_line_of_completions_later() {
     for (id, ahead) in starts.iter().enumerate() {
         assert_eq!(ahead - first, (id + 2) % 8 * size_of::<Completion>());
     }
+}
+
+#[test]
+fn the_rings_of_a_queue_have_entries_of_their_own_and_one_wish() {
+    let memory = private(CqMemory::size(1, 3).unwrap());
+    let mut engine = CqMemory::create_in(&memory, 1, 3).unwrap();
+    let mut client = CqMemory::attach(&memory, 1, 3).unwrap();
+    client[2].arm(false);
+    for (ring, id) in engine.iter_mut().zip(0..) {
+        ring.push(&completion(id)).unwrap();
+    }
+    assert!(engine[1].take_armed(false));
+    assert!(!engine[0].take_armed(false), "it was fulfilled");
+    let mut out = [Completion::default(); 2];
+    for (ring, id) in client.iter_mut().zip(0..) {
+        assert_eq!(ring.poll(&mut out), Ok(1));
+        assert_eq!(out[0], completion(id));
+    }
+}
+
+#[test]
+fn a_wish_goes_over_to_the_rings_that_follow() {
+    let before = private(CqMemory::size(2, 2).unwrap());
+    let after = private(CqMemory::size(4, 2).unwrap());
+    let old = CqMemory::create_in(&before, 2, 2).unwrap();
+    let mut new = CqMemory::create_in(&after, 4, 2).unwrap();
+    CqMemory::attach(&before, 2, 2).unwrap()[0].arm(true);
+    for (new, old) in new.iter_mut().zip(&old) {
+        assert!(new.follow(old), "there is another");
+    }
+    assert!(!new[0].take_armed(false), "for a solicited one only");
+    assert!(new[1].take_armed(true));
 }

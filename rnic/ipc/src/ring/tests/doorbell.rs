@@ -7,9 +7,16 @@ use crate::id::QpNum;
 use crate::ring::{DoorbellConsumer, DoorbellProducer, RingFull};
 
 fn doorbells(entries: u32) -> (DoorbellProducer, DoorbellConsumer) {
-    let memory = private(DoorbellConsumer::memory_size(entries).unwrap());
-    let engine = DoorbellConsumer::create_in(memory.clone(), entries).unwrap();
-    (DoorbellProducer::attach(memory, entries).unwrap(), engine)
+    let memory = private(DoorbellConsumer::memory_size(entries, 1).unwrap());
+    let engine = DoorbellConsumer::create_in(&memory, entries, 1)
+        .unwrap()
+        .remove(0);
+    (
+        DoorbellProducer::attach(&memory, entries, 1)
+            .unwrap()
+            .remove(0),
+        engine,
+    )
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::private;
 use crate::ring::{
-    CqConsumer, CqProducer, CqPushError, DoorbellConsumer, DoorbellProducer, QpMemory,
-    RING_SLOTS_MAX, RingError, RingFault, RingFull, WorkRequest,
+    CqMemory, CqPushError, DoorbellConsumer, DoorbellProducer, QpMemory, RING_SLOTS_MAX, RingError,
+    RingFault, RingFull, WorkRequest,
 };
 use crate::work::{Completion, MAX_PLACES, MAX_SGE, WorkSlot};
 
@@ -32,8 +32,10 @@ fn a_producer_index_beyond_the_ring_is_a_fault() {
         assert_eq!(sq.pop(&mut WorkRequest::default()), Err(fault));
         assert!(!sq.is_empty(), "so that somebody looks and finds the fault");
     }
-    let memory = private(DoorbellConsumer::memory_size(8).unwrap());
-    let mut doorbells = DoorbellConsumer::create_in(memory.clone(), 8).unwrap();
+    let memory = private(DoorbellConsumer::memory_size(8, 1).unwrap());
+    let mut doorbells = DoorbellConsumer::create_in(&memory, 8, 1)
+        .unwrap()
+        .remove(0);
     memory
         .atomic_u32(PRODUCER)
         .unwrap()
@@ -44,8 +46,8 @@ fn a_producer_index_beyond_the_ring_is_a_fault() {
 
 #[test]
 fn a_consumer_index_ahead_of_the_producer_is_a_fault() {
-    let memory = private(CqProducer::memory_size(4).unwrap());
-    let mut cq = CqProducer::create_in(memory.clone(), 4).unwrap();
+    let memory = private(CqMemory::size(4, 1).unwrap());
+    let mut cq = CqMemory::create_in(&memory, 4, 1).unwrap().remove(0);
     for _ in 0..4 {
         cq.push(&Completion::default()).unwrap();
     }
@@ -60,7 +62,7 @@ fn a_consumer_index_ahead_of_the_producer_is_a_fault() {
             ..
         }))
     ));
-    let mut client = CqConsumer::attach(memory.clone(), 4).unwrap();
+    let mut client = CqMemory::attach(&memory, 4, 1).unwrap().remove(0);
     memory
         .atomic_u32(PRODUCER)
         .unwrap()
@@ -85,9 +87,11 @@ fn a_client_of_a_broken_engine_finds_its_rings_full() {
         sq.push_parts(&WorkSlot::default(), &[], &[0; 4]),
         Err(RingFull)
     );
-    let memory = private(DoorbellConsumer::memory_size(8).unwrap());
-    let _engine = DoorbellConsumer::create_in(memory.clone(), 8).unwrap();
-    let mut doorbells = DoorbellProducer::attach(memory.clone(), 8).unwrap();
+    let memory = private(DoorbellConsumer::memory_size(8, 1).unwrap());
+    let _engine = DoorbellConsumer::create_in(&memory, 8, 1)
+        .unwrap()
+        .remove(0);
+    let mut doorbells = DoorbellProducer::attach(&memory, 8, 1).unwrap().remove(0);
     memory
         .atomic_u32(CONSUMER)
         .unwrap()
@@ -183,23 +187,20 @@ fn random_bytes_give_requests_or_faults_and_nothing_else() {
 
 #[test]
 fn a_ring_of_another_kind_or_size_is_not_taken_up() {
-    let memory = private(CqProducer::memory_size(64).unwrap());
-    assert!(
-        CqConsumer::attach(memory.clone(), 8).is_err(),
-        "no header at all"
-    );
-    let _engine = CqProducer::create_in(memory.clone(), 8).unwrap();
-    assert!(CqConsumer::attach(memory.clone(), 8).is_ok());
-    let header = |field| match CqConsumer::attach(memory.clone(), 8) {
+    let memory = private(CqMemory::size(64, 1).unwrap());
+    assert!(CqMemory::attach(&memory, 8, 1).is_err(), "no header at all");
+    let _engine = CqMemory::create_in(&memory, 8, 1).unwrap().remove(0);
+    assert!(CqMemory::attach(&memory, 8, 1).is_ok());
+    let header = |field| match CqMemory::attach(&memory, 8, 1) {
         Err(RingError::Header { field: found, .. }) => assert_eq!(found, field),
         other => panic!("{other:?}"),
     };
     assert!(
-        CqConsumer::attach(memory.clone(), 16).is_err(),
+        CqMemory::attach(&memory, 16, 1).is_err(),
         "another capacity"
     );
     assert!(
-        DoorbellProducer::attach(memory.clone(), 8).is_err(),
+        DoorbellProducer::attach(&memory, 8, 1).is_err(),
         "another entry size"
     );
     for (at, field) in [
@@ -213,27 +214,27 @@ fn a_ring_of_another_kind_or_size_is_not_taken_up() {
         header(field);
         word.store(right, Ordering::Relaxed);
     }
-    assert!(CqConsumer::attach(memory.clone(), 8).is_ok());
+    assert!(CqMemory::attach(&memory, 8, 1).is_ok());
 }
 
 #[test]
 fn a_ring_that_its_memory_cannot_hold_is_not_made() {
     for capacity in [0, 3, RING_SLOTS_MAX * 2, u32::MAX] {
         assert!(matches!(
-            CqProducer::memory_size(capacity),
+            CqMemory::size(capacity, 1),
             Err(RingError::Capacity { .. })
         ));
         assert!(QpMemory::layout(capacity, 8).is_err());
         assert!(QpMemory::layout(8, capacity).is_err());
     }
-    let short = private(CqProducer::memory_size(8).unwrap() - 1);
+    let short = private(CqMemory::size(8, 1).unwrap() - 1);
     assert!(matches!(
-        CqProducer::create_in(short.clone(), 8),
+        CqMemory::create_in(&short, 8, 1),
         Err(RingError::Bounds(_))
     ));
-    assert!(CqConsumer::attach(short, 8).is_err());
+    assert!(CqMemory::attach(&short, 8, 1).is_err());
     assert!(
-        CqConsumer::attach(private(8), 8).is_err(),
+        CqMemory::attach(&private(8), 8, 1).is_err(),
         "not even a header"
     );
 }

@@ -220,7 +220,7 @@ fn no_work_is_stranded_behind_a_doorbell() {
             while qp.sq.push(&request).is_err() {
                 std::thread::yield_now();
             }
-            if qp.sq.set_pending() {
+            if qp.sq.set_pending().is_some() {
                 doorbell.send(()).unwrap();
             }
         }
@@ -243,7 +243,7 @@ fn no_work_is_stranded_behind_a_doorbell() {
 #[cfg_attr(miri, ignore)]
 fn both_ends_work_over_a_descriptor() {
     let layout = QpMemory::layout(8, 8).unwrap();
-    let (mut engine_sq, _, fd) = QpMemory::create(&layout).unwrap();
+    let (mut engine_sq, _, _, fd) = QpMemory::create(&layout, 0).unwrap();
     let (mut sq, _) = QpMemory::attach_fd(fd, &layout).unwrap();
     sq.push(&request(9, 3)).unwrap();
     let mut found = WorkRequest::default();
@@ -340,4 +340,16 @@ fn what_waits_is_looked_at_in_any_order_and_taken_in_its_own() {
         assert_eq!(qp.engine_sq.peek(front, &mut found), Ok(false), "taken");
         assert_eq!(qp.engine_sq.behind(front, 1), Ok(None));
     }
+}
+
+#[test]
+fn a_doorbell_is_for_the_shard_that_has_the_queue_pair_at_the_time() {
+    let layout = QpMemory::layout(4, 4).unwrap();
+    let (engine_sq, _, shard, fd) = QpMemory::create(&layout, 3).unwrap();
+    let (sq, rq) = QpMemory::attach_fd(fd, &layout).unwrap();
+    assert_eq!(sq.set_pending(), Some(3));
+    assert_eq!(rq.set_pending(), None, "it is rung for");
+    shard.set(1);
+    engine_sq.clear_pending();
+    assert_eq!(rq.set_pending(), Some(1));
 }

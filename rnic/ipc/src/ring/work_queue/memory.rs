@@ -4,9 +4,11 @@ use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::producer::Bell;
 use super::{WorkQueueConsumer, WorkQueueProducer, slots_for};
-use crate::ring::raw::{self, RawRing, RingError};
+use crate::ring::raw::{self, RawRing, RingError, SharedWord};
 use crate::shm::SharedMemory;
+use crate::sync::Ordering;
 use crate::work::{MAX_PLACES, MAX_SGE, SLOT_SIZE};
 
 /// Where the two rings of a queue pair lie.
@@ -24,6 +26,23 @@ pub struct QpLayout {
 /// A queue pair's memory: how it is laid out, made and taken up.
 #[derive(Debug)]
 pub struct QpMemory;
+
+/// Which shard has a queue pair: the word in its memory by which the client rings. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct QpShard(SharedWord);
+
+impl QpShard {
+    /// The queue pair is this shard's from now on. Written before that shard answers its doorbell for the first
+    /// time. The client can write it too: nothing of the engine reads it.
+    pub fn set(&self, shard: u8) {
+        self.0.get().store(shard.into(), Ordering::Release);
+    }
+
+    /// The number of the shard, as it lies there.
+    pub(super) fn get(&self) -> u32 {
+        self.0.get().load(Ordering::Acquire)
+    }
+}
 
 impl QpMemory {
     /// Slots (a power of two) for `depth` work requests of up to so many places of elements.
@@ -51,14 +70,23 @@ impl QpMemory {
         })
     }
 
-    /// Makes both queues in new shared memory: the engine's ends (send queue, receive queue), and
-    /// the descriptor for the client.
+    /// Makes both queues of a queue pair that `shard` has, in new shared memory: the engine's ends (send queue, receive
+    /// queue), the word of the shard, and the descriptor for the client.
     pub fn create(
         layout: &QpLayout,
-    ) -> Result<(WorkQueueConsumer, WorkQueueConsumer, OwnedFd), RingError> {
+        shard: u8,
+    ) -> Result<(WorkQueueConsumer, WorkQueueConsumer, QpShard, OwnedFd), RingError> {
         let (memory, fd) = SharedMemory::create_ring("rnic-qp", layout.size)?;
-        let (sq, rq) = Self::create_in(Arc::new(memory), layout)?;
-        Ok((sq, rq, fd))
+        let memory = Arc::new(memory);
+        let (sq, rq) = Self::create_in(memory.clone(), layout)?;
+        let has_it = Self::shard(&memory)?;
+        has_it.set(shard);
+        Ok((sq, rq, has_it, fd))
+    }
+
+    /// The word of the shard of the queue pair at the start of `memory`.
+    pub fn shard(memory: &Arc<SharedMemory>) -> Result<QpShard, RingError> {
+        raw::shard_word(memory, 0).map(QpShard)
     }
 
     /// Makes both queues at the start of `memory`: send queue, receive queue.
@@ -91,12 +119,16 @@ impl QpMemory {
         memory: Arc<SharedMemory>,
         layout: &QpLayout,
     ) -> Result<(WorkQueueProducer, WorkQueueProducer), RingError> {
+        let shard = Self::shard(&memory)?;
         let sq = RawRing::attach(memory.clone(), 0, layout.sq_slots)?;
-        let rq = RawRing::attach(memory.clone(), layout.rq_offset, layout.rq_slots)?;
-        let pending = sq.flag_word();
+        let rq = RawRing::attach(memory, layout.rq_offset, layout.rq_slots)?;
+        let bell = Bell {
+            pending: sq.flag_word(),
+            shard,
+        };
         Ok((
-            WorkQueueProducer::new(sq, pending.clone(), None),
-            WorkQueueProducer::new(rq, pending, None),
+            WorkQueueProducer::new(sq, Some(bell.clone()), None),
+            WorkQueueProducer::new(rq, Some(bell), None),
         ))
     }
 }
@@ -149,8 +181,7 @@ impl SrqMemory {
         max_sge: u32,
     ) -> Result<WorkQueueProducer, RingError> {
         let ring = RawRing::attach(memory, 0, slots)?;
-        let pending = ring.flag_word();
-        Ok(WorkQueueProducer::new(ring, pending, fixed(max_sge)))
+        Ok(WorkQueueProducer::new(ring, None, fixed(max_sge)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::QpShard;
 use super::slot::{WORDS, put_sges, slot_words, slots_for};
 use crate::ring::raw::{RawRing, RingFull, SharedWord};
 use crate::ring::work_request::WorkRequest;
@@ -20,21 +21,25 @@ pub struct WorkQueueProducer {
     fixed: Option<NonZeroU32>,
     /// Slots known to be free; the shared index is looked at only when they don't suffice.
     free: u32,
-    pending: SharedWord,
+    /// None of a shared receive queue.
+    bell: Option<Bell>,
+}
+
+/// How the engine is told of a queue pair's work.
+#[derive(Clone, Debug)]
+pub(super) struct Bell {
+    pub(super) pending: SharedWord,
+    pub(super) shard: QpShard,
 }
 
 impl WorkQueueProducer {
-    pub(super) fn new(
-        ring: RawRing<WORDS>,
-        pending: SharedWord,
-        fixed: Option<NonZeroU32>,
-    ) -> Self {
+    pub(super) fn new(ring: RawRing<WORDS>, bell: Option<Bell>, fixed: Option<NonZeroU32>) -> Self {
         Self {
             free: ring.capacity(),
             ring,
             own: 0,
             fixed,
-            pending,
+            bell,
         }
     }
 
@@ -139,8 +144,11 @@ impl WorkQueueProducer {
         Ok(())
     }
 
-    /// Marks the queue pair as having work. True: it was not marked, so ring its doorbell.
-    pub fn set_pending(&self) -> bool {
-        self.pending.get().swap(1, Ordering::AcqRel) == 0
+    /// Marks the queue pair as having work. It was not marked: gives the shard by whose ring its doorbell is to be
+    /// rung, as the engine wrote it.
+    pub fn set_pending(&self) -> Option<u32> {
+        let Bell { pending, shard } = self.bell.as_ref()?;
+        // The shard is read after the swap (module head).
+        (pending.get().swap(1, Ordering::AcqRel) == 0).then(|| shard.get())
     }
 }

@@ -22,7 +22,7 @@ fn client(prm: &mut Prm, uid: u32, gid: u32) -> ClientId {
 
 fn furnish(prm: &mut Prm, client: ClientId) {
     let pd = prm.alloc_pd(client).unwrap();
-    let cq = prm.create_cq(client, 16).unwrap();
+    let cq = prm.create_cq(client, 16, 1).unwrap();
     prm.cq_created(cq);
     let region = prm
         .register_region(client, pd, None, Access::LOCAL, 0, 4096)
@@ -95,7 +95,7 @@ fn looks_together_find_every_object_once_in_the_order_of_numbers() {
     let (one, other) = (client(&mut prm, 1000, 1), client(&mut prm, 1001, 1));
     for _ in 0..700 {
         for client in [one, other] {
-            let cq = prm.create_cq(client, 1).unwrap();
+            let cq = prm.create_cq(client, 1, 1).unwrap();
             prm.cq_created(cq);
         }
     }

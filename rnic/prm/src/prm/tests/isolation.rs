@@ -143,7 +143,7 @@ fn a_client_that_is_gone_gets_nothing() {
     let teardown = prm.client_gone(us.client);
     assert_eq!(refused(prm.alloc_pd(us.client)), RefusalCode::UnknownObject);
     assert_eq!(
-        refused(prm.create_cq(us.client, 1)),
+        refused(prm.create_cq(us.client, 1, 1)),
         RefusalCode::UnknownObject
     );
     assert_eq!(

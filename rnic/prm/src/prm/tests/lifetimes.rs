@@ -89,7 +89,7 @@ fn what_failed_leaves_nothing_behind() {
     prm.region_failed(grant);
     let grant = prm.create_qp(us, attributes(pd, cq, cq)).unwrap();
     prm.qp_failed(grant);
-    let grant = prm.create_cq(us, 5).unwrap();
+    let grant = prm.create_cq(us, 5, 1).unwrap();
     prm.cq_failed(grant);
     let grant = prm.listen(us, (Transport::Tcp, 7471), 5).unwrap();
     prm.listen_failed(grant);

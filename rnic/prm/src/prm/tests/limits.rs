@@ -47,8 +47,8 @@ fn each_limit_of_a_client_holds_and_is_named() {
         "queue_pairs",
     );
     cq(&mut prm, us.client).unwrap();
-    names(prm.create_cq(us.client, 1), "completion_queues");
-    names(prm.create_cq(us.client, 0x10_0000), "cq_depth");
+    names(prm.create_cq(us.client, 1, 1), "completion_queues");
+    names(prm.create_cq(us.client, 0x10_0000, 1), "cq_depth");
     srq(&mut prm, us.client, pd).unwrap();
     names(prm.create_srq(us.client, pd, 1, 1), "shared_receive_queues");
     // 16 and 16 of the queue pair, 16 of the shared receive queue.
@@ -68,9 +68,9 @@ fn bytes_and_ring_entries_are_counted_together() {
     prm.region_revoked(revocation);
     region(&mut prm, us, pd, 1).unwrap();
 
-    let _grant = prm.create_cq(us, 512).unwrap();
-    names(prm.create_cq(us, 500), "ring_entries");
-    let _grant = prm.create_cq(us, 256).unwrap();
+    let _grant = prm.create_cq(us, 512, 1).unwrap();
+    names(prm.create_cq(us, 500, 1), "ring_entries");
+    let _grant = prm.create_cq(us, 256, 1).unwrap();
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn both_rings_of_a_queue_that_grows_count_until_one_is_gone() {
     let mut prm = Prm::new(tight());
     let us = client(&mut prm);
     let other = client(&mut prm);
-    let grant = prm.create_cq(us, 256).unwrap();
+    let grant = prm.create_cq(us, 256, 1).unwrap();
     let cq = *grant.cq();
     prm.cq_created(grant);
     let held = |prm: &Prm| prm.usage.held(Resource::RingEntries);
@@ -188,7 +188,10 @@ fn depths_are_checked() {
     ] {
         assert_eq!(refused(prm.create_qp(us.client, attributes)), code);
     }
-    assert_eq!(refused(prm.create_cq(us.client, 0)), RefusalCode::Malformed);
+    assert_eq!(
+        refused(prm.create_cq(us.client, 0, 1)),
+        RefusalCode::Malformed
+    );
     assert_eq!(
         refused(prm.listen(us.client, (Transport::Tcp, 7471), 0)),
         RefusalCode::Malformed
@@ -221,8 +224,8 @@ fn a_region_has_a_byte_and_does_not_wrap() {
 fn a_completion_queues_depth_is_rounded_up() {
     let mut prm = prm();
     let us = client(&mut prm);
-    assert_eq!(*prm.create_cq(us, 17).unwrap().depth(), 32);
-    assert_eq!(*prm.create_cq(us, 32).unwrap().depth(), 32);
+    assert_eq!(*prm.create_cq(us, 17, 1).unwrap().depth(), 32);
+    assert_eq!(*prm.create_cq(us, 32, 1).unwrap().depth(), 32);
 }
 
 /// What the device makes is a power of two of slots, and that is what a client holds.

@@ -241,10 +241,10 @@ fn every_refusal_for_a_limit_is_counted_once() {
     for attributes in [deep, wide, inline] {
         refused(prm.create_qp(us.client, attributes));
     }
-    refused(prm.create_cq(us.client, limits.cq_depth + 1));
+    refused(prm.create_cq(us.client, limits.cq_depth + 1, 1));
     refused(prm.listen(us.client, (Transport::Tcp, 7472), limits.backlog + 1));
     // These are faults, and no limit's.
-    refused(prm.create_cq(us.client, 0));
+    refused(prm.create_cq(us.client, 0, 1));
     refused(prm.alloc_pd(ClientId(999)));
     let counted: Vec<_> = prm
         .refusals()

@@ -1,0 +1,168 @@
+//! One client's objects over several shards.
+
+use rnic_engine::command::{Answer, Command};
+use rnic_ipc::control::QpState;
+
+use super::*;
+
+const SHARDS: u8 = 3;
+
+fn queue_pairs_of(bench: &Bench, shard: usize) -> u64 {
+    let shards = &bench.device.core().shards;
+    let (Answer::Counters(counters), _) = shards.execute(shard, Command::QueryCounters).unwrap()
+    else {
+        panic!()
+    };
+    let found = counters.iter().find(|(name, _)| name == "queue_pairs");
+    found.unwrap().1
+}
+
+#[test]
+fn a_client_gets_a_kick_for_each_shard_and_a_queue_for_all() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.stranger();
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+    };
+    let (reply, fds) = session.request(hello, Vec::new());
+    let Ok(Response::Welcome {
+        shards: SHARDS,
+        doorbells,
+        ..
+    }) = reply
+    else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(fds.len(), 2 + usize::from(SHARDS));
+    let mut fds = fds.into_iter().skip(1);
+    let rings = usize::from(SHARDS);
+    rnic_ipc::ring::DoorbellProducer::attach_fd(fds.next().unwrap(), doorbells, rings).unwrap();
+    let create = Request::CreateCq { depth: 16 };
+    let (reply, fds) = session.request(create, Vec::new());
+    let Ok(Response::Cq { depth, .. }) = reply else {
+        panic!("{reply:?}")
+    };
+    let memory = fds.into_iter().next().unwrap();
+    let queues = rnic_ipc::ring::CqMemory::attach_fd(memory, depth, rings).unwrap();
+    assert_eq!(queues.len(), rings);
+    assert_eq!(bench.level("held_ring_entries"), 16 * u64::from(SHARDS));
+}
+
+#[test]
+fn queue_pairs_are_spread_evenly_and_found_where_they_are() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let (pd, cq) = (pd(&session), cq(&session));
+    let all: Vec<_> = (0..7).map(|_| qp(&session, pd, cq)).collect();
+    let mut counts: Vec<_> = (0..3).map(|shard| queue_pairs_of(&bench, shard)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [2, 2, 3]);
+    for qp in &all {
+        let state = ask(&session, Request::QueryQp { qp: *qp });
+        assert_eq!(state, Ok(Response::QpState(QpState::Idle)));
+    }
+    for qp in &all {
+        ask(&session, Request::DestroyQp { qp: *qp }).unwrap();
+    }
+    assert_eq!(bench.level("queue_pairs"), 0);
+    ask(&session, Request::DestroyCq { cq }).unwrap();
+}
+
+#[test]
+fn a_queue_pair_is_brought_to_another_shard_with_what_was_posted_to_it() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let (pd, cq) = (pd(&session), cq(&session));
+    let qp = qp(&session, pd, cq);
+    let shards = &bench.device.core().shards;
+    let home = shards.placement().shard_of(qp);
+    let to = (home + 1) % usize::from(SHARDS);
+    shards.bring(qp, to).unwrap();
+    assert_eq!(shards.placement().shard_of(qp), to);
+    assert_eq!(queue_pairs_of(&bench, home), 0);
+    assert_eq!(queue_pairs_of(&bench, to), 1);
+    let state = ask(&session, Request::QueryQp { qp });
+    assert_eq!(state, Ok(Response::QpState(QpState::Idle)));
+    // One that is not Idle any more stays.
+    let state = QpState::Error;
+    ask(&session, Request::ModifyQp { qp, state }).unwrap();
+    assert!(shards.bring(qp, home).is_err());
+    ask(&session, Request::DestroyQp { qp }).unwrap();
+}
+
+#[test]
+fn memory_is_in_all_shards_and_revoked_in_all() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let pd = pd(&session);
+    let stag = region(&session, pd);
+    let regions = |shard| {
+        let shards = &bench.device.core().shards;
+        let (Answer::Counters(counters), _) =
+            shards.execute(shard, Command::QueryCounters).unwrap()
+        else {
+            panic!()
+        };
+        let found = counters.iter().find(|(name, _)| name == "regions");
+        found.unwrap().1
+    };
+    assert_eq!([0, 1, 2].map(regions), [1, 1, 1]);
+    assert_eq!(bench.level("regions"), 1);
+    ask(&session, Request::DeregisterMemory { stag }).unwrap();
+    assert_eq!([0, 1, 2].map(regions), [0, 0, 0]);
+}
+
+#[test]
+fn shared_receives_and_their_queue_pairs_are_in_the_first_shard() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let (pd, cq) = (pd(&session), cq(&session));
+    let create = Request::CreateSrq {
+        pd,
+        depth: 8,
+        max_sge: 2,
+    };
+    let (reply, _) = session.request(create, Vec::new());
+    let Ok(Response::Srq { srq, .. }) = reply else {
+        panic!("{reply:?}")
+    };
+    let shards = &bench.device.core().shards;
+    let sharing: Vec<_> = (0..4)
+        .map(|_| {
+            let attributes = QpAttributes {
+                srq: Some(srq),
+                ..attributes(pd, cq)
+            };
+            let (reply, _) = session.request(Request::CreateQp(attributes), Vec::new());
+            let Ok(Response::Qp { qp, .. }) = reply else {
+                panic!("{reply:?}")
+            };
+            qp
+        })
+        .collect();
+    for qp in sharing {
+        assert_eq!(shards.placement().shard_of(qp), 0);
+        assert!(shards.bring(qp, 1).is_err());
+    }
+    ask(&session, Request::ArmSrq { srq, limit: 2 }).unwrap();
+}
+
+#[test]
+fn a_client_that_goes_leaves_nothing_in_any_shard() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let (pd, cq) = (pd(&session), cq(&session));
+    for _ in 0..6 {
+        qp(&session, pd, cq);
+    }
+    region(&session, pd);
+    listen(&session, "127.0.0.1:0").unwrap();
+    drop(session);
+    for level in ["queue_pairs", "regions", "device_clients", "device_ports"] {
+        bench.until(level, || bench.level(level) == 0);
+    }
+    // All numbers and places may be used again.
+    let session = bench.client();
+    let cq = self::cq(&session);
+    qp(&session, self::pd(&session), cq);
+}

@@ -1,0 +1,87 @@
+//! Which shard has which queue pair.
+//!
+//! A queue pair is made in the shard that has the fewest. It goes to that of its connection when it connects or
+//! accepts, but one with a shared receive queue stays where that is.
+
+use std::collections::HashMap;
+
+use rnic_ipc::id::QpNum;
+use rnic_ipc::ring::QpShard;
+
+use super::FIRST;
+
+/// Which shard has which queue pair.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    queue_pairs: HashMap<QpNum, Place>,
+    /// Queue pairs of each shard.
+    counts: Box<[usize]>,
+}
+
+#[derive(Debug)]
+struct Place {
+    shard: usize,
+    /// By what its client knows.
+    told: QpShard,
+    /// Its shared receive queue is in that shard.
+    pinned: bool,
+}
+
+impl Placement {
+    /// For so many shards, at least one.
+    pub(super) fn new(shards: usize) -> Self {
+        Self {
+            queue_pairs: HashMap::new(),
+            counts: vec![0; shards].into(),
+        }
+    }
+
+    /// The shard for a new queue pair.
+    pub(crate) fn home(&self, pinned: bool) -> usize {
+        let fewest = self
+            .counts
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, count)| **count);
+        fewest.filter(|_| !pinned).map_or(FIRST, |(shard, _)| shard)
+    }
+
+    /// A queue pair was made in a shard.
+    pub(crate) fn added(&mut self, qp: QpNum, shard: usize, told: QpShard, pinned: bool) {
+        let place = Place {
+            shard,
+            told,
+            pinned,
+        };
+        self.counts[shard] += 1;
+        self.queue_pairs.insert(qp, place);
+    }
+
+    /// It is gone.
+    pub(crate) fn removed(&mut self, qp: QpNum) {
+        if let Some(place) = self.queue_pairs.remove(&qp) {
+            self.counts[place.shard] -= 1;
+        }
+    }
+
+    /// It is another shard's from now on: its client is told.
+    pub(super) fn moved(&mut self, qp: QpNum, to: usize) {
+        if let Some(place) = self.queue_pairs.get_mut(&qp) {
+            self.counts[place.shard] -= 1;
+            self.counts[to] += 1;
+            place.shard = to;
+            // There are fewer than 256.
+            place.told.set(to as u8);
+        }
+    }
+
+    /// The shard that has it; the first one of a queue pair that nobody has, which will say so.
+    pub(crate) fn shard_of(&self, qp: QpNum) -> usize {
+        self.queue_pairs.get(&qp).map_or(FIRST, |place| place.shard)
+    }
+
+    /// Whether it stays where it is.
+    pub(super) fn is_pinned(&self, qp: QpNum) -> bool {
+        self.queue_pairs.get(&qp).is_some_and(|place| place.pinned)
+    }
+}

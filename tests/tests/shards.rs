@@ -1,0 +1,219 @@
+//! Several shards for an interface: one client's objects over all of them, for real.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rnic::{
+    CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
+    QueuePair, WcStatus, WorkCompletion, WorkRequest,
+};
+use rnic_tests::daemon::{Daemon, DaemonOptions, scrape};
+use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
+use rnic_tests::pattern::Pattern;
+use rnic_tests::tool;
+use rnic_tests::verbs::{FULL_ACCESS, LIMIT};
+
+const PORT: u16 = 18515;
+/// Bytes of each queue pair's part of the memory.
+const PART: usize = 5000;
+
+/// Two hosts, and a daemon with shards on each. Dropped in this order.
+struct Shards {
+    daemons: [Daemon; 2],
+    metrics: [PathBuf; 2],
+    hosts: [Host; 2],
+    _lab: Lab,
+}
+
+impl Shards {
+    /// Interfaces with so many queues, and so many shards for each.
+    fn new(name: &str, queues: u32, shards: [&str; 2]) -> Self {
+        let mut lab = Lab::new(name);
+        let (a, b) = lab.pair(&LinkOptions {
+            queues,
+            ..LinkOptions::default()
+        });
+        let metrics = ["a", "b"].map(|name| lab.directory().join(format!("metrics-{name}.sock")));
+        let start = |host: &Host, shards: &str, metrics: &PathBuf| {
+            let metrics = format!("unix:{}", metrics.display());
+            let frames = (2048 * queues).to_string();
+            let said = [
+                "--shards",
+                shards,
+                "--frames",
+                &frames,
+                "--metrics",
+                &metrics,
+            ];
+            let options = DaemonOptions {
+                arguments: said.map(str::to_owned).to_vec(),
+                ..DaemonOptions::default()
+            };
+            Daemon::start(&lab, host, &options)
+        };
+        let daemons = [
+            start(&a, shards[0], &metrics[0]),
+            start(&b, shards[1], &metrics[1]),
+        ];
+        Self {
+            daemons,
+            metrics,
+            hosts: [a, b],
+            _lab: lab,
+        }
+    }
+
+    /// What each shard of a daemon tells of a metric.
+    fn of_each(&self, daemon: usize, metric: &str) -> Vec<u64> {
+        let text = scrape(&self.metrics[daemon]);
+        let series = format!("{metric}{{shard=\"");
+        let values = text.lines().filter(|line| line.starts_with(&series));
+        values
+            .map(|line| {
+                let (_, value) = line.rsplit_once(' ').expect("a value");
+                value.parse().expect("a number")
+            })
+            .collect()
+    }
+}
+
+/// One client with many queue pairs, one completion queue and one region.
+struct Side {
+    qps: Vec<QueuePair>,
+    cq: CompletionQueue,
+    region: MemoryRegion,
+    pd: ProtectionDomain,
+    context: Context,
+}
+
+impl Side {
+    fn new(daemon: &Daemon, queue_pairs: usize) -> Self {
+        let context = Context::open(daemon.socket()).expect("the daemon serves");
+        let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
+        let depth = u32::try_from(4 * queue_pairs).expect("few");
+        let cq = CompletionQueue::create(&context, depth.max(16)).expect("a completion queue");
+        let region = pd
+            .register(PART * queue_pairs, FULL_ACCESS)
+            .expect("a region");
+        Self {
+            qps: Vec::new(),
+            cq,
+            region,
+            pd,
+            context,
+        }
+    }
+
+    fn queue_pair(&self) -> QueuePair {
+        let config = QpConfig::default().sq_depth(8).rq_depth(8);
+        QueuePair::create(&self.pd, &self.cq, &self.cq, config).expect("a queue pair")
+    }
+
+    /// So many completions, all of work that succeeded.
+    #[track_caller]
+    fn complete(&self, count: usize) {
+        let mut done = [WorkCompletion::default(); 32];
+        let mut left = count;
+        while left > 0 {
+            let found = self.cq.poll(&mut done).expect("a sound completion queue");
+            for done in &done[..found] {
+                assert_eq!(done.status, WcStatus::Success, "{done:?}");
+            }
+            left -= found;
+            if found == 0 {
+                self.cq.wait(LIMIT).expect("a completion");
+            }
+        }
+    }
+}
+
+/// So many queue pairs of one client at each end, connected in turn.
+fn connected(shards: &Shards, queue_pairs: usize) -> [Side; 2] {
+    let [mut a, mut b] = [0, 1].map(|end| Side::new(&shards.daemons[end], queue_pairs));
+    let at = shards.hosts[1].address(Family::V4, PORT);
+    let listener = Listener::bind(&b.context, at, 64).expect("a free address");
+    let accepted = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            let accept = |_| {
+                let request = listener.accept_request(LIMIT).expect("a request");
+                let qp = b.queue_pair();
+                // In whatever shard it is, this is for that of the request.
+                let slot = b.region.slice(0..8).expect("a part");
+                qp.post_recv(WorkRequest::recv(7, &[slot])).expect("room");
+                request.accept(&qp, &[], LIMIT).expect("RDMA mode");
+                qp
+            };
+            (0..queue_pairs).map(accept).collect::<Vec<_>>()
+        });
+        for _ in 0..queue_pairs {
+            let qp = a.queue_pair();
+            qp.connect(at, ConnectOptions::default())
+                .expect("RDMA mode");
+            a.qps.push(qp);
+        }
+        accepting.join().expect("all are accepted")
+    });
+    b.qps = accepted;
+    [a, b]
+}
+
+/// All queue pairs write at once, each to a part of its own, and say so by a Send; what was written is there.
+#[track_caller]
+fn all_write(from: &Side, to: &Side, seed: u64) {
+    let count = from.qps.len();
+    let bytes = Pattern::bytes(seed, PART * count);
+    from.region.write(0, &bytes).expect("it has as many");
+    for (number, qp) in from.qps.iter().enumerate() {
+        let part = number * PART..(number + 1) * PART;
+        let local = [from.region.slice(part.clone()).expect("a part")];
+        let remote = to.region.remote(part).expect("a part");
+        let write = WorkRequest::write(1, &local, remote).unsignaled();
+        qp.post_send_all(&[write, WorkRequest::send(2, &[])])
+            .expect("room");
+    }
+    from.complete(count);
+    to.complete(count);
+    assert!(to.region.to_vec(0..PART * count).expect("all of it") == bytes);
+}
+
+#[test]
+fn every_message_arrives_between_hosts_of_several_shards() {
+    for (queues, shards) in [
+        (2, ["2", "2"]),
+        (4, ["4", "1"]),
+        (8, ["1", "8"]),
+        (8, ["3", "auto"]),
+    ] {
+        let shards = Shards::new("shards", queues, shards);
+        for family in Family::ALL {
+            let at = shards.hosts[1].address(family, PORT);
+            let _server = tool::server(&shards.daemons[1], "rnic-perf", at, &[]);
+            for op in ["write", "send", "read"] {
+                for size in [1, 64, 4096, 1 << 20] {
+                    let said =
+                        format!("--op {op} --size {size} --depth 4 --iterations 10 --verify");
+                    let said: Vec<&str> = said.split_whitespace().collect();
+                    let client = tool::client(&shards.daemons[0], "rnic-perf", at, &said).spawn();
+                    let _ = client.finish(Duration::from_secs(60)).success();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_client_s_queue_pairs_are_spread_over_shards_and_share_its_objects() {
+    const QUEUE_PAIRS: usize = 64;
+    let shards = Shards::new("spread", 4, ["4", "4"]);
+    let [a, b] = connected(&shards, QUEUE_PAIRS);
+    all_write(&a, &b, 1);
+    for end in [0, 1] {
+        let of_each = shards.of_each(end, "rnic_queue_pairs");
+        assert_eq!(
+            of_each.iter().sum::<u64>(),
+            QUEUE_PAIRS as u64,
+            "{of_each:?}"
+        );
+        assert_eq!(of_each, [16; 4], "of daemon {end}");
+    }
+}
