@@ -1,7 +1,8 @@
 //! Several shards for an interface: one client's objects over all of them, for real.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic::{
     CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
@@ -12,6 +13,7 @@ use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
 use rnic_tests::pattern::Pattern;
 use rnic_tests::tool;
 use rnic_tests::verbs::{FULL_ACCESS, LIMIT};
+use rustix::fs::{MemfdFlags, SealFlags};
 
 const PORT: u16 = 18515;
 /// Bytes of each queue pair's part of the memory.
@@ -63,11 +65,12 @@ impl Shards {
         }
     }
 
-    /// What each shard of a daemon tells of a metric.
-    fn of_each(&self, daemon: usize, metric: &str) -> Vec<u64> {
+    /// What each shard of a daemon tells of a metric, of the series with this label if there are several.
+    fn of_each(&self, daemon: usize, metric: &str, label: &str) -> Vec<u64> {
         let text = scrape(&self.metrics[daemon]);
         let series = format!("{metric}{{shard=\"");
-        let values = text.lines().filter(|line| line.starts_with(&series));
+        let is_it = |line: &&str| line.starts_with(&series) && line.contains(label);
+        let values = text.lines().filter(is_it);
         values
             .map(|line| {
                 let (_, value) = line.rsplit_once(' ').expect("a value");
@@ -208,7 +211,7 @@ fn one_client_s_queue_pairs_are_spread_over_shards_and_share_its_objects() {
     let [a, b] = connected(&shards, QUEUE_PAIRS);
     all_write(&a, &b, 1);
     for end in [0, 1] {
-        let of_each = shards.of_each(end, "rnic_queue_pairs");
+        let of_each = shards.of_each(end, "rnic_queue_pairs", "");
         assert_eq!(
             of_each.iter().sum::<u64>(),
             QUEUE_PAIRS as u64,
@@ -216,4 +219,184 @@ fn one_client_s_queue_pairs_are_spread_over_shards_and_share_its_objects() {
         );
         assert_eq!(of_each, [16; 4], "of daemon {end}");
     }
+}
+
+/// Writes by all queue pairs, one outstanding on each, until the time is over; how many each did.
+fn write_for(from: &Side, to: &Side, time: Duration) -> Vec<u64> {
+    let begun = Instant::now();
+    let post = |number: usize| {
+        let part = number * PART..(number + 1) * PART;
+        let local = [from.region.slice(part.clone()).expect("a part")];
+        let remote = to.region.remote(part).expect("a part");
+        let write = WorkRequest::write(number as u64, &local, remote);
+        from.qps[number].post_send(write).expect("room");
+    };
+    let mut counts = vec![0; from.qps.len()];
+    (0..counts.len()).for_each(post);
+    let mut outstanding = counts.len();
+    let mut done = [WorkCompletion::default(); 32];
+    while outstanding > 0 {
+        let found = from.cq.poll(&mut done).expect("a sound completion queue");
+        for done in &done[..found] {
+            assert_eq!(done.status, WcStatus::Success, "{done:?}");
+            counts[done.wr_id as usize] += 1;
+            match begun.elapsed() < time {
+                true => post(done.wr_id as usize),
+                false => outstanding -= 1,
+            }
+        }
+        if found == 0 {
+            from.cq.wait(LIMIT).expect("a completion");
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_thousand_queue_pairs_of_one_client_get_even_shares_of_four_shards() {
+    const QUEUE_PAIRS: usize = 1000;
+    let shards = Shards::new("thousand", 4, ["4", "4"]);
+    let [a, b] = connected(&shards, QUEUE_PAIRS);
+    assert_eq!(shards.of_each(0, "rnic_queue_pairs", ""), [250; 4]);
+    assert_eq!(shards.of_each(1, "rnic_queue_pairs", ""), [250; 4]);
+    let counts = write_for(&a, &b, Duration::from_secs(5));
+    let (least, most) = (counts.iter().min(), counts.iter().max());
+    let of_shards = shards.of_each(0, "rnic_work_requests_total", "result=\"success\"");
+    println!("writes of each queue pair: {least:?} to {most:?}; of each shard: {of_shards:?}");
+    let mean = of_shards.iter().sum::<u64>() / 4;
+    for of_shard in &of_shards {
+        assert!(
+            of_shard.abs_diff(mean) <= mean / 5,
+            "{of_shards:?} are not even"
+        );
+    }
+    assert!(a.region.to_vec(0..16).is_ok());
+}
+
+/// RFC 5041 section 8.3.1: when revoking returns, nothing is written any more, by any shard.
+#[test]
+fn a_region_is_out_of_reach_of_all_shards_once_it_is_revoked() {
+    const QUEUE_PAIRS: usize = 16;
+    const BYTES: usize = PART * QUEUE_PAIRS;
+    let shards = Shards::new("revoked", 4, ["4", "4"]);
+    for round in 0..5 {
+        let [a, b] = connected(&shards, QUEUE_PAIRS);
+        let memfd = memfd(BYTES);
+        let region =
+            b.pd.register_fd(&memfd, 0, BYTES, FULL_ACCESS)
+                .expect("a region");
+        let remote = region.remote(0..BYTES).expect("all of it");
+        let (begun, under_way) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for seed in 1.. {
+                    let bytes = Pattern::bytes(seed, BYTES);
+                    a.region.write(0, &bytes).expect("it has as many");
+                    for (number, qp) in a.qps.iter().enumerate() {
+                        // Each writes all of it: where they overlap does not matter.
+                        let local = [a.region.slice(0..BYTES).expect("all of it")];
+                        let write = WorkRequest::write(number as u64, &local, remote);
+                        qp.post_send(write).expect("room");
+                    }
+                    let mut refused = 0;
+                    let mut left = a.qps.len();
+                    let mut done = [WorkCompletion::default(); 32];
+                    while left > 0 {
+                        let found = a.cq.poll(&mut done).expect("a sound completion queue");
+                        let failed = done[..found]
+                            .iter()
+                            .filter(|it| it.status != WcStatus::Success);
+                        refused += failed.count();
+                        left -= found;
+                        if found == 0 {
+                            a.cq.wait(LIMIT).expect("a completion");
+                        }
+                    }
+                    if refused > 0 {
+                        return;
+                    }
+                    let _ = begun.send(());
+                }
+            });
+            under_way.recv_timeout(LIMIT).expect("a writer");
+            std::thread::sleep(Duration::from_millis(7 * round));
+            drop(region);
+            let then = content(&memfd, BYTES);
+            assert!(then.iter().any(|byte| *byte != 0), "nothing was written");
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(
+                content(&memfd, BYTES) == then,
+                "written after it was revoked"
+            );
+            writing.join().expect("a writer");
+            assert!(
+                content(&memfd, BYTES) == then,
+                "written after it was revoked"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_client_that_dies_leaves_nothing_in_any_shard() {
+    let shards = Shards::new("death", 4, ["4", "4"]);
+    let [a, b] = connected(&shards, 8);
+    let at = shards.hosts[1].address(Family::V4, PORT + 1);
+    let many = ["many", "--queue-pairs=40"];
+    let serve = rnic_tests::binary::path("rnic-perf");
+    let start = |daemon: usize, more: &[&str]| {
+        let daemon = &shards.daemons[daemon];
+        let command = daemon.namespace().command(&serve).label("rnic-perf-many");
+        command
+            .args(many)
+            .arg("--socket")
+            .arg(daemon.socket())
+            .args(more)
+            .spawn()
+    };
+    let mut server = start(1, &["server", "--listen", &at.to_string()]);
+    let listens = server.says("listening", tool::LISTEN_LIMIT);
+    listens.unwrap_or_else(|error| panic!("{error}"));
+    let mut client = start(
+        0,
+        &["client", "--connect", &at.to_string(), "--duration", "600"],
+    );
+    let sum = |end| {
+        shards
+            .of_each(end, "rnic_queue_pairs", "")
+            .iter()
+            .sum::<u64>()
+    };
+    rnic_tests::wait::until("all are connected", LIMIT, || {
+        (sum(0) == 48 && sum(1) == 48).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    client.kill();
+    rnic_tests::wait::until("nothing is left of it", LIMIT, || {
+        (sum(0) == 8).then_some(())
+    });
+    assert_eq!(
+        shards.of_each(0, "rnic_memory_regions", "").iter().max(),
+        Some(&1)
+    );
+    drop(server);
+    rnic_tests::wait::until("nothing is left of its peer", LIMIT, || {
+        (sum(1) == 8).then_some(())
+    });
+    all_write(&a, &b, 3);
+}
+
+fn memfd(bytes: usize) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("rnic-tests", flags).expect("a memfd");
+    rustix::fs::ftruncate(&fd, bytes as u64).expect("memory");
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).expect("a seal");
+    fd
+}
+
+fn content(memfd: &OwnedFd, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    let read = rustix::io::pread(memfd, &mut content, 0).expect("its bytes");
+    assert_eq!(read, bytes);
+    content
 }

@@ -52,6 +52,10 @@ impl Shards {
         self.drivers.len()
     }
 
+    pub(crate) fn are_several(&self) -> bool {
+        self.count() > 1
+    }
+
     pub(crate) fn drivers(&self) -> &[Driver] {
         &self.drivers
     }
@@ -100,6 +104,17 @@ impl Shards {
             .collect();
         let done = given.into_iter().map(|pending| executed(pending.wait()));
         done.collect()
+    }
+
+    /// Has all shards but one carry out a command that `make` makes for each. It can't be refused.
+    pub(crate) fn others_do(&self, shard: usize, make: impl Fn() -> Command) {
+        let others = self.drivers.iter().enumerate();
+        let others = others.filter(|(number, _)| *number != shard);
+        let given: Vec<_> = others.map(|(_, driver)| driver.begin(make())).collect();
+        for pending in given {
+            // One that has stopped has nothing to change.
+            let _ = pending.wait();
+        }
     }
 
     /// As [`Self::execute_all`], where there is nothing to hear of but the first refusal.

@@ -24,7 +24,7 @@ use crate::capture::Capture;
 use crate::histogram::Histogram;
 use crate::qp::{Qp, QpCounters, WorkTimes};
 use crate::region::RegionMemory;
-use crate::stag::StagStatus;
+use crate::stag::{StagStatus, StagWord};
 
 /// How long a shard waits for peers and programs, as in [`crate::shard::ShardConfig`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +70,8 @@ pub enum Command {
         base: u64,
         /// The bytes.
         memory: RegionMemory,
+        /// What it has in common with the same STag in other shards, if there are any.
+        word: Option<StagWord>,
     },
     /// An STag without memory, which work makes valid.
     AddStag {
@@ -79,6 +81,8 @@ pub enum Command {
         pd: PdId,
         /// What it is for.
         kind: StagKind,
+        /// What it has in common with the same STag in other shards, if there are any.
+        word: Option<StagWord>,
     },
     /// Revokes an STag. After the answer no byte of its memory is touched.
     RemoveRegion {
@@ -155,6 +159,20 @@ pub enum Command {
     /// after the answer. No event tells of the connection's end.
     RemoveQp {
         /// Which.
+        qp: QpNum,
+    },
+    /// A queue pair of another shard is a stream of this domain too.
+    AddStream {
+        /// Its domain.
+        pd: PdId,
+        /// Its number.
+        qp: QpNum,
+    },
+    /// That queue pair is gone.
+    RemoveStream {
+        /// Its domain.
+        pd: PdId,
+        /// Its number.
         qp: QpNum,
     },
     /// Takes an Idle queue pair away, with what was posted to it, for another shard; answered by [`Answer::Qp`].

@@ -19,14 +19,17 @@ mod grant;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use bind::{Binding, CannotBind};
 pub(crate) use grant::WriteStag;
 pub use grant::{ReadGrant, Target, WriteGrant};
+pub use word::StagWord;
 
 use bind::Bound;
 use grant::{Range, StagRange};
 use streams::Link;
+use word::View;
 
 /// All the STags of a shard.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ struct Entry {
     len: u64,
     memory: Memory,
     state: State,
+    /// Where other shards have the STag too.
+    view: Option<View>,
 }
 
 /// What an STag gives access to.
@@ -236,8 +241,16 @@ impl StagTable {
                 len,
                 memory: Memory::Own(registered),
                 state: State::Valid,
+                view: None,
             },
         )
+    }
+
+    /// Other shards have this STag too, which was just added here: they have this word in common.
+    pub fn share(&mut self, stag: Stag, word: StagWord) {
+        if let Some(entry) = self.entries.get_mut(&stag.index()) {
+            entry.view = Some(View::new(word));
+        }
     }
 
     /// Adds a region that is valid, for one stream.
@@ -310,7 +323,7 @@ impl StagTable {
         let entry = self.entries.get(&index)?;
         Some(StagStatus {
             window: entry.is_window(),
-            valid: entry.state == State::Valid,
+            valid: entry.is_valid(),
             qp: entry.stream(),
             access: entry.access,
             len: entry.len,
@@ -429,7 +442,7 @@ impl StagTable {
         if entry.pd != user.pd || other_stream {
             return Err(StagError::NotAssociated { stag });
         }
-        if entry.state != State::Valid {
+        if !entry.is_valid() {
             return Err(StagError::Invalid { stag });
         }
         Ok(entry)
@@ -467,6 +480,12 @@ impl StagTable {
 }
 
 impl Entry {
+    /// It is valid, and no other shard's work has changed the STag since.
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.state == State::Valid && self.view.as_ref().is_none_or(View::is_current)
+    }
+
     /// What it is for, unless it has memory of its own.
     fn kind(&self) -> Option<StagKind> {
         match self.memory {

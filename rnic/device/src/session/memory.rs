@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
+use rnic_engine::stag::StagWord;
 use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
@@ -137,6 +138,8 @@ impl ClientSession {
         (memory, held): (RegionMemory, Held),
     ) -> Result<Held, Refusal> {
         let stag = *grant.stag();
+        let shards = &self.core().shards;
+        let word = shards.are_several().then(|| StagWord::valid(stag));
         let add = || Command::AddRegion {
             stag,
             pd: *grant.pd(),
@@ -144,8 +147,8 @@ impl ClientSession {
             access: *grant.access(),
             base: *grant.base(),
             memory: memory.clone(),
+            word: word.clone(),
         };
-        let shards = &self.core().shards;
         shards.all_or_none(repeat_with(add), || Command::RemoveRegion { stag })?;
         Ok(held)
     }
@@ -153,8 +156,14 @@ impl ClientSession {
     pub(super) fn alloc_stag(&self, pd: PdId, kind: StagKind) -> Result<Response, Refusal> {
         let grant = self.core().prm().alloc_stag(self.id(), pd)?;
         let (stag, pd) = (*grant.stag(), *grant.pd());
-        let add = || Command::AddStag { stag, pd, kind };
         let shards = &self.core().shards;
+        let word = shards.are_several().then(StagWord::unbound);
+        let add = || Command::AddStag {
+            stag,
+            pd,
+            kind,
+            word: word.clone(),
+        };
         match shards.all_or_none(repeat_with(add), || Command::RemoveRegion { stag }) {
             Ok(_) => {
                 self.core().prm().region_registered(grant);

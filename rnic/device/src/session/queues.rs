@@ -126,7 +126,9 @@ impl ClientSession {
             rq,
         };
         shards.execute(shard, add)?;
-        shards.placement().added(qp, shard, told, pinned);
+        let pd = attributes.pd;
+        shards.others_do(shard, || Command::AddStream { pd, qp });
+        shards.placement().added((pd, qp), shard, told, pinned);
         Ok((layout, memory))
     }
 
@@ -159,10 +161,14 @@ impl ClientSession {
 }
 
 impl Core {
-    /// Has the shard of a queue pair forget it.
+    /// Has the shard of a queue pair forget it, and the others that it is one of its domain's streams.
     pub(crate) fn remove_qp(&self, qp: QpNum) -> Result<(), Refusal> {
         let removed = self.shards.execute_for(qp, Command::RemoveQp { qp });
-        self.shards.placement().removed(qp);
+        let removed_from = self.shards.placement().removed(qp);
+        if let Some((shard, pd)) = removed_from {
+            let remove = || Command::RemoveStream { pd, qp };
+            self.shards.others_do(shard, remove);
+        }
         removed.map(|_| ())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use rnic_ipc::id::QpNum;
+use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::ring::QpShard;
 
 use super::FIRST;
@@ -21,6 +21,7 @@ pub(crate) struct Placement {
 #[derive(Debug)]
 struct Place {
     shard: usize,
+    pd: PdId,
     /// By what its client knows.
     told: QpShard,
     /// Its shared receive queue is in that shard.
@@ -47,9 +48,16 @@ impl Placement {
     }
 
     /// A queue pair was made in a shard.
-    pub(crate) fn added(&mut self, qp: QpNum, shard: usize, told: QpShard, pinned: bool) {
+    pub(crate) fn added(
+        &mut self,
+        (pd, qp): (PdId, QpNum),
+        shard: usize,
+        told: QpShard,
+        pinned: bool,
+    ) {
         let place = Place {
             shard,
+            pd,
             told,
             pinned,
         };
@@ -57,11 +65,11 @@ impl Placement {
         self.queue_pairs.insert(qp, place);
     }
 
-    /// It is gone.
-    pub(crate) fn removed(&mut self, qp: QpNum) {
-        if let Some(place) = self.queue_pairs.remove(&qp) {
-            self.counts[place.shard] -= 1;
-        }
+    /// It is gone: the shard that had it, and its domain.
+    pub(crate) fn removed(&mut self, qp: QpNum) -> Option<(usize, PdId)> {
+        let place = self.queue_pairs.remove(&qp)?;
+        self.counts[place.shard] -= 1;
+        Some((place.shard, place.pd))
     }
 
     /// It is another shard's from now on: its client is told.

@@ -9,7 +9,7 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_proto::{Stag, TaggedOffset};
 
-use super::{AddRegionError, Entry, Memory, Registered, StagError, StagTable, State, User};
+use super::{AddRegionError, Entry, Memory, Registered, StagError, StagTable, State, User, View};
 use crate::region::RegionMemory;
 
 /// What part of which region a window or a fast region stands for.
@@ -96,6 +96,7 @@ impl StagTable {
             len: 0,
             memory: Memory::Part { kind, bound: None },
             state: State::Invalid,
+            view: None,
         };
         self.insert(stag, entry)
     }
@@ -110,7 +111,7 @@ impl StagTable {
             Some(StagKind::FastRegion) | None => return Err(CannotBind::Unfit { stag: window }),
         };
         if stream.is_none() && to.len == 0 {
-            self.end_rights(window.index());
+            self.unbind(window.index());
             return Ok(());
         }
         if stream.is_some() && self.gives_something(entry) {
@@ -119,8 +120,16 @@ impl StagTable {
         entry.check_key(window)?;
         let writes = to.access.remote_write || to.access.remote_atomic;
         let bound = self.part(user, stream, to, writes)?;
-        self.make_valid(window, stream, to, |memory| memory.bind(bound));
-        Ok(())
+        self.make_valid(window, stream, to, |memory| memory.bind(bound))
+    }
+
+    /// Ends the rights of a window of type 1, in whatever shard it was bound.
+    fn unbind(&mut self, index: u32) {
+        let view = self.entries.get_mut(&index).and_then(|it| it.view.as_mut());
+        if let Some(view) = view {
+            view.invalidate_all();
+        }
+        self.end_rights(index);
     }
 
     /// Registers a region that is not valid, with the key of `stag`: one with memory of its own with
@@ -149,12 +158,11 @@ impl StagTable {
             within(to, own.base, own.memory.len())?;
             allow(to, own.access, writes)?;
             let serial = self.take_serial();
-            self.make_valid(stag, stream, to, |memory| memory.register(serial));
+            self.make_valid(stag, stream, to, |memory| memory.register(serial))
         } else {
             let bound = self.part(user, stream, to, writes)?;
-            self.make_valid(stag, stream, to, |memory| memory.bind(bound));
+            self.make_valid(stag, stream, to, |memory| memory.bind(bound))
         }
-        Ok(())
     }
 
     /// The STag of this index, whatever its key, for work of its protection domain.
@@ -165,9 +173,10 @@ impl StagTable {
             .ok_or(CannotBind::Unfit { stag })
     }
 
-    /// A window whose region is gone grants nothing and counts as invalidated.
+    /// A window whose region is gone grants nothing and counts as invalidated, in the shard where it was bound.
     fn gives_something(&self, entry: &Entry) -> bool {
-        entry.state == State::Valid && self.memory(entry).is_some()
+        let elsewhere = entry.view.as_ref().is_some_and(View::is_valid_elsewhere);
+        elsewhere || entry.is_valid() && self.memory(entry).is_some()
     }
 
     /// Finds the part of a region that something is to be bound to, which will be of `stream` or of
@@ -203,10 +212,15 @@ impl StagTable {
         stream: Option<QpNum>,
         to: &Binding,
         change: impl FnOnce(&mut Memory),
-    ) {
+    ) -> Result<(), CannotBind> {
         let index = stag.index();
         self.dissociate(index);
         if let Some(entry) = self.entries.get_mut(&index) {
+            if let Some(view) = &mut entry.view
+                && !view.make_valid(stag.key())
+            {
+                return Err(CannotBind::Valid { stag });
+            }
             entry.key = stag.key();
             entry.key_used = true;
             entry.access = to.access;
@@ -218,6 +232,7 @@ impl StagTable {
         if let Some(qp) = stream {
             self.associate(index, qp);
         }
+        Ok(())
     }
 
     /// Where an STag's bytes are: the region, and the offset in its memory of the STag's first byte.
@@ -231,7 +246,7 @@ impl StagTable {
         };
         let region = self.entries.get(&bound.region)?;
         match &region.memory {
-            Memory::Own(own) if own.serial == bound.serial && region.state == State::Valid => {
+            Memory::Own(own) if own.serial == bound.serial && region.is_valid() => {
                 Some((&own.memory, bound.start))
             }
             _ => None,
@@ -256,7 +271,10 @@ impl Memory {
 
 impl Entry {
     fn check_key(&self, stag: Stag) -> Result<(), CannotBind> {
-        if self.key_used && self.key == stag.key() {
+        let key = stag.key();
+        let was_here = self.key_used && self.key == key;
+        let was_elsewhere = self.view.as_ref().is_some_and(|view| view.had_key(key));
+        if was_here || was_elsewhere {
             return Err(CannotBind::OldKey { stag });
         }
         Ok(())

@@ -101,6 +101,9 @@ impl Entry {
 
     fn invalidate(&mut self) {
         self.state = State::Invalid;
+        if let Some(view) = &mut self.view {
+            view.invalidate();
+        }
         if let Memory::Part { bound, .. } = &mut self.memory {
             *bound = None;
         }

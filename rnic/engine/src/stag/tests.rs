@@ -6,6 +6,7 @@ use super::*;
 
 mod fast;
 mod random;
+mod shared;
 mod streams;
 mod type_1;
 mod windows;

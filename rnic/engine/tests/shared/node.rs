@@ -225,6 +225,7 @@ impl Node {
             access,
             base,
             memory,
+            word: None,
         });
     }
 

@@ -40,6 +40,7 @@ impl Simulation {
             stag,
             pd,
             kind: StagKind::WindowType2B,
+            word: None,
         };
         self.nodes[node].execute(command, self.now).unwrap();
         self.windows.push(WindowObject {

@@ -473,6 +473,7 @@ fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() 
         access: Access::ALL,
         base: BASE,
         memory: RegionMemory::Remote(memory),
+        word: None,
     };
     world.b.shard.execute(command, world.now).unwrap();
     let write = |world: &mut World, wr_id| {

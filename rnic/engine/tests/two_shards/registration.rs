@@ -65,7 +65,15 @@ fn status(side: &Side, wr_id: u64) -> Option<WcStatus> {
 
 fn alloc(world: &mut World, kind: StagKind) {
     let (stag, pd) = (STAG, PD);
-    execute(world, Command::AddStag { stag, pd, kind });
+    execute(
+        world,
+        Command::AddStag {
+            stag,
+            pd,
+            kind,
+            word: None,
+        },
+    );
 }
 
 /// A region of `b`'s that is the place, for one stream.
@@ -82,6 +90,7 @@ fn add_for_stream(world: &mut World, qp: QpNum) -> Stag {
         access: Access::ALL,
         base: BASE + PLACE.0 as u64,
         memory,
+        word: None,
     };
     execute(world, command);
     STAG

@@ -247,6 +247,7 @@ impl<P: Port> Side<P> {
             access,
             base,
             memory,
+            word: None,
         };
         self.shard.execute(command, Instant::ZERO).unwrap();
     }

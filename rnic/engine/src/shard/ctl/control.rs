@@ -21,7 +21,7 @@ use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
 use crate::shard::tx::Tx;
-use crate::stag::AddRegionError;
+use crate::stag::{AddRegionError, User};
 
 impl Ctl {
     /// Does a command. `fragments`: what the receive path counted of them.
@@ -56,22 +56,29 @@ impl Ctl {
                 access,
                 base,
                 memory,
+                word,
             } => {
                 let base = TaggedOffset(base);
+                let stags = &mut dp.tables.stags;
                 let added = match stream {
-                    None => dp.tables.stags.add(stag, pd, access, base, memory),
-                    Some(qp) => {
-                        let user = dp.qp(qp)?.qp.user();
-                        let stags = &mut dp.tables.stags;
-                        stags.add_for_stream(stag, user, access, base, memory)
-                    }
+                    None => stags.add(stag, pd, access, base, memory),
+                    Some(qp) => stags.add_for_stream(stag, User { pd, qp }, access, base, memory),
                 };
                 added.map_err(region_refused)?;
+                word.into_iter().for_each(|word| stags.share(stag, word));
             }
-            Command::AddStag { stag, pd, kind } => {
-                let added = dp.tables.stags.add_unbound(stag, pd, kind);
-                added.map_err(region_refused)?;
+            Command::AddStag {
+                stag,
+                pd,
+                kind,
+                word,
+            } => {
+                let stags = &mut dp.tables.stags;
+                stags.add_unbound(stag, pd, kind).map_err(region_refused)?;
+                word.into_iter().for_each(|word| stags.share(stag, word));
             }
+            Command::AddStream { pd, qp } => dp.tables.stags.stream_added(User { pd, qp }),
+            Command::RemoveStream { pd, qp } => dp.tables.stags.stream_removed(User { pd, qp }),
             Command::RemoveRegion { stag } => {
                 found(dp.tables.stags.remove(stag), "STag")?;
             }

@@ -87,6 +87,7 @@ impl Grants {
             stag: unbound,
             pd: PD,
             kind: StagKind::WindowType2B,
+            word: None,
         };
         node.execute(window, Instant::ZERO).unwrap();
         let words = place(5, 0).next_multiple_of(WORD)..place(5, REGION) / WORD * WORD;

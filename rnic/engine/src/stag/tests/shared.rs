@@ -1,0 +1,165 @@
+//! An STag in the tables of two shards: what work does in one holds in the other.
+
+use super::*;
+
+const LATER: Stag = Stag(STAG.0 + 1);
+const WINDOW: Stag = Stag(0x0077_7700);
+
+fn keyed(key: u8) -> Stag {
+    Stag::from_parts(WINDOW.index(), key)
+}
+
+/// Two shards with the region of [`table`].
+fn shards() -> [StagTable; 2] {
+    let word = StagWord::valid(STAG);
+    [(); 2].map(|()| {
+        let mut table = table(ALL);
+        table.share(STAG, word.clone());
+        table
+    })
+}
+
+/// The same, with a window or fast region too.
+fn with(kind: StagKind) -> [StagTable; 2] {
+    let word = StagWord::unbound();
+    shards().map(|mut table| {
+        table.add_unbound(WINDOW, PD, kind).unwrap();
+        table.share(WINDOW, word.clone());
+        table
+    })
+}
+
+/// All of the region, under its next key.
+fn again() -> Binding {
+    Binding {
+        region: LATER,
+        base: TaggedOffset(BASE),
+        len: LEN as u64,
+        access: ALL,
+    }
+}
+
+fn reads(table: &StagTable, stag: Stag) -> bool {
+    may_read(table, stag, BASE + 8, 8, USER).is_ok()
+}
+
+#[test]
+fn a_region_is_valid_in_all_shards_until_work_of_one_invalidates_it_in_all() {
+    let [mut a, b] = shards();
+    assert!(reads(&a, STAG) && reads(&b, STAG));
+    a.local_invalidate(STAG, USER).unwrap();
+    let invalid = Err(StagError::Invalid { stag: STAG });
+    assert_eq!(may_read(&a, STAG, BASE, 8, USER), invalid);
+    assert_eq!(may_read(&b, STAG, BASE, 8, USER), invalid);
+    assert!(!b.look(STAG.index()).unwrap().valid);
+}
+
+#[test]
+fn a_region_that_is_registered_again_is_valid_in_the_shard_of_that_work_alone() {
+    let [mut a, mut b] = shards();
+    a.local_invalidate(STAG, USER).unwrap();
+    b.fast_register(LATER, USER, None, &again()).unwrap();
+    assert!(reads(&b, LATER) && !reads(&b, STAG));
+    assert!(!reads(&a, LATER) && !reads(&a, STAG));
+    // Neither under another key: it is valid.
+    let third = Stag(LATER.0 + 1);
+    let to = Binding {
+        region: third,
+        ..again()
+    };
+    let refused = a.fast_register(third, USER, None, &to);
+    assert_eq!(refused, Err(CannotBind::Valid { stag: third }));
+    assert!(reads(&b, LATER));
+    // Nor does an end in that other shard touch it.
+    assert!(a.local_invalidate(LATER, USER).is_err());
+    a.stream_removed(USER);
+    assert!(reads(&b, LATER));
+    b.local_invalidate(LATER, USER).unwrap();
+    a.fast_register(third, USER, None, &to).unwrap();
+    assert!(reads(&a, third) && !reads(&b, third));
+}
+
+#[test]
+fn a_key_that_was_valid_in_one_shard_is_an_old_one_in_all() {
+    let [mut a, mut b] = shards();
+    a.local_invalidate(STAG, USER).unwrap();
+    b.fast_register(LATER, USER, None, &again()).unwrap();
+    b.local_invalidate(LATER, USER).unwrap();
+    let refused = a.fast_register(LATER, USER, None, &again());
+    assert_eq!(refused, Err(CannotBind::OldKey { stag: LATER }));
+}
+
+#[test]
+fn a_window_of_one_stream_is_bound_in_one_shard_at_a_time() {
+    let [mut a, mut b] = with(StagKind::WindowType2B);
+    a.bind(keyed(1), USER, &part(READ)).unwrap();
+    let refused = b.bind(keyed(2), NEIGHBOUR, &part(READ));
+    assert_eq!(refused, Err(CannotBind::Valid { stag: keyed(2) }));
+    a.stream_ended(USER.qp);
+    b.bind(keyed(2), NEIGHBOUR, &part(READ)).unwrap();
+    assert!(may_read(&b, keyed(2), BASE + 8, 8, NEIGHBOUR).is_ok());
+    assert!(!reads(&a, keyed(1)) && !reads(&a, keyed(2)));
+}
+
+#[test]
+fn a_window_of_the_domain_that_is_bound_again_elsewhere_leaves_where_it_was() {
+    let [mut a, mut b] = with(StagKind::WindowType1);
+    a.bind(keyed(1), USER, &part(READ)).unwrap();
+    b.bind(keyed(2), NEIGHBOUR, &part(READ)).unwrap();
+    assert!(!reads(&a, keyed(1)), "it is bound in the other shard");
+    assert!(reads(&b, keyed(2)));
+    let nothing = Binding {
+        len: 0,
+        ..part(READ)
+    };
+    a.bind(keyed(2), USER, &nothing).unwrap();
+    assert!(!reads(&b, keyed(2)), "unbound from another shard");
+}
+
+#[test]
+fn what_is_bound_to_a_region_ends_when_another_shard_invalidates_the_region() {
+    for kind in [StagKind::WindowType2B, StagKind::FastRegion] {
+        let [mut a, mut b] = with(kind);
+        match kind {
+            StagKind::FastRegion => a.fast_register(keyed(1), USER, None, &part(READ)).unwrap(),
+            _ => a.bind(keyed(1), USER, &part(READ)).unwrap(),
+        }
+        assert!(reads(&a, keyed(1)));
+        b.local_invalidate(STAG, USER).unwrap();
+        assert!(!reads(&a, keyed(1)), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_stream_s_region_ends_with_the_stream_in_all_shards() {
+    let word = StagWord::valid(STAG);
+    let [mut a, b] = [(); 2].map(|()| {
+        let mut table = StagTable::new(4);
+        let base = TaggedOffset(BASE);
+        table
+            .add_for_stream(STAG, USER, ALL, base, memory())
+            .unwrap();
+        table.share(STAG, word.clone());
+        table
+    });
+    assert!(reads(&a, STAG) && reads(&b, STAG));
+    a.stream_ended(USER.qp);
+    assert!(!reads(&a, STAG) && !reads(&b, STAG));
+}
+
+/// RFC 5040 section 8.1.1, 7: streams of other shards count.
+#[test]
+fn a_peer_invalidates_no_stag_that_a_stream_of_another_shard_may_use() {
+    let [mut a, mut b] = shards();
+    for table in [&mut a, &mut b] {
+        table.stream_added(USER);
+        table.stream_added(NEIGHBOUR);
+    }
+    let refused = Err(StagError::NotAssociated { stag: STAG });
+    assert_eq!(a.invalidate(STAG, USER), refused);
+    for table in [&mut a, &mut b] {
+        table.stream_removed(NEIGHBOUR);
+    }
+    a.invalidate(STAG, USER).unwrap();
+    assert!(!reads(&b, STAG));
+}
