@@ -33,6 +33,7 @@ use crate::interface::{ConnCounters, ConnId, Event, Info, SoftError, State};
 use crate::options::TIMESTAMPS_LEN;
 use crate::outbound::Outbound;
 use crate::pacing::Pacer;
+use crate::pools::Pools;
 use crate::rack::Rack;
 use crate::resent::Resent;
 use crate::rtt::Rtt;
@@ -281,6 +282,28 @@ impl<B> Connection<B> {
             0
         };
         u32::from(self.mss.min(peer_mss).max(MSS_MIN)) - options
+    }
+
+    /// Whether it can go to another stack: it is established, and everything that was sent is acknowledged. Then it has
+    /// given back what it had borrowed, and what came out of order is to come again.
+    pub(crate) fn begin_move(&mut self, pools: &mut Pools<B>) -> bool {
+        let idle = self.queued_segments() == 0 && !self.outbound.outstanding();
+        let moves = self.state == State::Established && idle;
+        if moves {
+            self.outbound.clear(&mut pools.queues, drop);
+            self.inbound.clear(&mut pools.ranges);
+        }
+        moves
+    }
+
+    /// Another stack has it by this name.
+    pub(crate) fn rename(&mut self, id: ConnId) {
+        self.id = id;
+    }
+
+    /// What it is to have counted so far.
+    pub(crate) fn set_counters(&mut self, counters: ConnCounters) {
+        self.counters = counters;
     }
 
     /// The connection ends here; every buffer that is not with the link is released.

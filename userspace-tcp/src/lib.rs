@@ -105,4 +105,4 @@ pub use options::{
 pub use resource_usage::ResourceUsage;
 pub use segment::{CoalescedInfo, Flags, ParseError, Segment, TcpHeader};
 pub use seq::{SeqNum, StreamOffset};
-pub use stack::{Posting, Stack};
+pub use stack::{Detached, Posting, Stack};

@@ -5,6 +5,7 @@
 //! many connections there are.
 
 mod delayed_acks;
+mod moving;
 mod no_connection;
 mod posting;
 mod segments;
@@ -36,6 +37,7 @@ use crate::pools::Pools;
 use crate::resource_usage::ResourceUsage;
 use crate::seq::SeqNum;
 use delayed_acks::DelayedAcks;
+pub use moving::Detached;
 pub use posting::Posting;
 
 /// The TCP of one shard: listeners and connections. `B` is the caller's buffer handle.
@@ -538,10 +540,8 @@ impl<B> Stack<B> {
         }
     }
 
-    fn remove(&mut self, id: ConnId) {
-        let Some(connection) = self.connections.remove(id.index) else {
-            return;
-        };
+    fn remove(&mut self, id: ConnId) -> Option<Connection<B>> {
+        let connection = self.connections.remove(id.index)?;
         self.leave_backlog(connection.half_open_of(), id.index);
         if connection.state() == State::TimeWait {
             self.time_waits.remove(&mut self.state_links, id.index);
@@ -553,6 +553,7 @@ impl<B> Stack<B> {
         self.flows.remove(self.secret.flow(&tuple), id.index);
         self.locals.remove(&self.secret, tuple.local);
         self.gone += connection.counters();
+        Some(connection)
     }
 }
 
