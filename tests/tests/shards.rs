@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rnic::{
     CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
-    QueuePair, WcStatus, WorkCompletion, WorkRequest,
+    QueuePair, SharedReceiveQueue, SrqConfig, WcStatus, WorkCompletion, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions, scrape};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
@@ -83,6 +83,8 @@ impl Shards {
 /// One client with many queue pairs, one completion queue and one region.
 struct Side {
     qps: Vec<QueuePair>,
+    /// Where their receives come from, if not from queues of their own.
+    srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     region: MemoryRegion,
     pd: ProtectionDomain,
@@ -100,6 +102,7 @@ impl Side {
             .expect("a region");
         Self {
             qps: Vec::new(),
+            srq: None,
             cq,
             region,
             pd,
@@ -109,7 +112,23 @@ impl Side {
 
     fn queue_pair(&self) -> QueuePair {
         let config = QpConfig::default().sq_depth(8).rq_depth(8);
-        QueuePair::create(&self.pd, &self.cq, &self.cq, config).expect("a queue pair")
+        let (pd, cq) = (&self.pd, &self.cq);
+        let made = match &self.srq {
+            Some(srq) => QueuePair::create_shared(pd, cq, cq, srq, config),
+            None => QueuePair::create(pd, cq, cq, config),
+        };
+        made.expect("a queue pair")
+    }
+
+    /// A receive for what comes next, of the queue pair or of all.
+    fn expect_one(&self, qp: &QueuePair) {
+        let slot = [self.region.slice(0..8).expect("a part")];
+        let receive = WorkRequest::recv(7, &slot);
+        match &self.srq {
+            Some(srq) => srq.post_recv(receive),
+            None => qp.post_recv(receive),
+        }
+        .expect("room");
     }
 
     /// So many completions, all of work that succeeded.
@@ -132,7 +151,11 @@ impl Side {
 
 /// So many queue pairs of one client at each end, connected in turn.
 fn connected(shards: &Shards, queue_pairs: usize) -> [Side; 2] {
-    let [mut a, mut b] = [0, 1].map(|end| Side::new(&shards.daemons[end], queue_pairs));
+    let sides = [0, 1].map(|end| Side::new(&shards.daemons[end], queue_pairs));
+    connect(shards, sides, queue_pairs)
+}
+
+fn connect(shards: &Shards, [mut a, mut b]: [Side; 2], queue_pairs: usize) -> [Side; 2] {
     let at = shards.hosts[1].address(Family::V4, PORT);
     let listener = Listener::bind(&b.context, at, 64).expect("a free address");
     let accepted = std::thread::scope(|scope| {
@@ -141,8 +164,7 @@ fn connected(shards: &Shards, queue_pairs: usize) -> [Side; 2] {
                 let request = listener.accept_request(LIMIT).expect("a request");
                 let qp = b.queue_pair();
                 // In whatever shard it is, this is for that of the request.
-                let slot = b.region.slice(0..8).expect("a part");
-                qp.post_recv(WorkRequest::recv(7, &[slot])).expect("room");
+                b.expect_one(&qp);
                 request.accept(&qp, &[], LIMIT).expect("RDMA mode");
                 qp
             };
@@ -219,6 +241,25 @@ fn one_client_s_queue_pairs_are_spread_over_shards_and_share_its_objects() {
         );
         assert_eq!(of_each, [16; 4], "of daemon {end}");
     }
+}
+
+/// They take from one queue, which is in one shard. Their connections come to all.
+#[test]
+fn queue_pairs_with_shared_receives_accept_what_comes_to_any_shard() {
+    const QUEUE_PAIRS: usize = 16;
+    let shards = Shards::new("srq", 4, ["4", "4"]);
+    let mut sides = [0, 1].map(|end| Side::new(&shards.daemons[end], QUEUE_PAIRS));
+    let srq = SharedReceiveQueue::create(&sides[1].pd, SrqConfig::default());
+    sides[1].srq = Some(srq.expect("a shared receive queue"));
+    let [a, b] = connect(&shards, sides, QUEUE_PAIRS);
+    all_write(&a, &b, 1);
+    b.qps.iter().for_each(|qp| b.expect_one(qp));
+    all_write(&a, &b, 2);
+    assert_eq!(shards.of_each(0, "rnic_queue_pairs", ""), [4; 4]);
+    let of_each = shards.of_each(1, "rnic_queue_pairs", "");
+    assert_eq!(of_each, [QUEUE_PAIRS as u64, 0, 0, 0]);
+    let given = shards.of_each(1, "rnic_handovers_total", "result=\"given\"");
+    assert!(given[1..].iter().all(|given| *given > 0), "{given:?}");
 }
 
 /// Writes by all queue pairs, one outstanding on each, until the time is over; how many each did.

@@ -321,6 +321,7 @@ impl Core {
         match told.event {
             ShardEvent::Client { client, event } => self.client_event(client, event),
             ShardEvent::RequestGone { request, reason } => {
+                self.shards.placement().request_over(request);
                 let gone = self.prm().request_gone(request);
                 if let Some((client, listener)) = gone {
                     log::debug!("connection request {request} went away: {reason:?}");

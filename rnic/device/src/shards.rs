@@ -156,14 +156,50 @@ impl Shards {
 
     /// The number of the shard that has a connection request.
     pub(crate) fn shard_of_request(&self, request: ConnRequestId) -> usize {
-        shard_of(request).min(self.count() - 1)
+        let moved = self.placement().moved_request(request);
+        moved.unwrap_or_else(|| shard_of(request).min(self.count() - 1))
+    }
+
+    /// Brings a connection request and a queue pair that is Idle together; the number of the shard that then has both.
+    /// The queue pair goes to the request, unless it takes its receives from a shared queue: then the request comes.
+    ///
+    /// # Errors
+    ///
+    /// `WrongState` when one of them can't be moved, `UnknownObject` when the request is gone.
+    pub(crate) fn bring_together(
+        &self,
+        request: ConnRequestId,
+        qp: QpNum,
+    ) -> Result<usize, Refusal> {
+        let (from, to) = (
+            self.shard_of_request(request),
+            self.placement().shard_of(qp),
+        );
+        if from == to || !self.placement().is_pinned(qp) {
+            self.bring(qp, from)?;
+            return Ok(from);
+        }
+        // There are fewer than 256.
+        let take = Command::TakeRequest {
+            request,
+            to: to as u8,
+        };
+        let (Answer::Request(taken), _) = self.execute(from, take)? else {
+            return Err(refuse::host(
+                "a connection request's move",
+                "another answer came",
+            ));
+        };
+        self.placement().request_moved(request, to);
+        self.execute(to, Command::PutRequest(taken))?;
+        Ok(to)
     }
 
     /// Brings a queue pair that is Idle to a shard, unless it is there.
     ///
     /// # Errors
     ///
-    /// `WrongState` when it is not Idle, or takes its receives from a queue of another shard.
+    /// `WrongState` when it is not Idle, or takes its receives from a shared queue, which is in another shard.
     pub(crate) fn bring(&self, qp: QpNum, to: usize) -> Result<(), Refusal> {
         let from = self.placement().shard_of(qp);
         if from == to {

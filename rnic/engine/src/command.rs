@@ -24,6 +24,7 @@ use crate::capture::Capture;
 use crate::histogram::Histogram;
 use crate::qp::{Qp, QpCounters, WorkTimes};
 use crate::region::RegionMemory;
+pub use crate::shard::MovedRequest;
 use crate::stag::{StagStatus, StagWord};
 
 /// How long a shard waits for peers and programs, as in [`crate::shard::ShardConfig`].
@@ -175,6 +176,15 @@ pub enum Command {
         /// Its number.
         qp: QpNum,
     },
+    /// Takes a waiting request away, for another shard of the same interface; answered by [`Answer::Request`].
+    TakeRequest {
+        /// Which.
+        request: ConnRequestId,
+        /// The number of that shard.
+        to: u8,
+    },
+    /// Takes a request in that another shard had. When that can't be, its peer is reset.
+    PutRequest(Box<MovedRequest>),
     /// Takes an Idle queue pair away, with what was posted to it, for another shard; answered by [`Answer::Qp`].
     TakeQp {
         /// Which.
@@ -384,6 +394,8 @@ pub enum Answer {
         /// after all.
         local: SocketAddr,
     },
+    /// To [`Command::TakeRequest`].
+    Request(Box<MovedRequest>),
     /// To [`Command::TakeQp`].
     Qp(Box<Qp>),
     /// To [`Command::QueryQp`].

@@ -48,6 +48,7 @@ use crate::qp::QpCounters;
 
 pub use config::{SctpUdp, ShardConfig, ShardLimits};
 use ctl::metrics::levels;
+pub use ctl::move_request::MovedRequest;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
 pub use loopback::untagged_mtu;

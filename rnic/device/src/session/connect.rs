@@ -169,8 +169,7 @@ impl ClientSession {
         let grant = self.core().prm().accept(self.id(), request, qp)?;
         let (request, qp) = (*grant.request(), *grant.qp());
         let shards = &self.core().shards;
-        let shard = shards.shard_of_request(request);
-        shards.bring(qp, shard)?;
+        let shard = shards.bring_together(request, qp)?;
         let accept = Command::Accept {
             request,
             qp,
@@ -178,6 +177,7 @@ impl ClientSession {
             private_data,
         };
         shards.execute(shard, accept)?;
+        shards.placement().request_over(request);
         self.core().prm().accepted(grant);
         Ok(())
     }
@@ -196,6 +196,7 @@ impl ClientSession {
             private_data,
         };
         shards.execute(shards.shard_of_request(request), reject)?;
+        shards.placement().request_over(request);
         self.core().prm().rejected(grant);
         Ok(())
     }

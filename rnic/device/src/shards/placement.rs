@@ -1,11 +1,11 @@
-//! Which shard has which queue pair.
+//! Which shard has which queue pair, and which connection request.
 //!
 //! A queue pair is made in the shard that has the fewest. It goes to that of its connection when it connects or
-//! accepts, but one with a shared receive queue stays where that is.
+//! accepts. One with a shared receive queue stays where that is: a request that it accepts comes to it.
 
 use std::collections::HashMap;
 
-use rnic_ipc::id::{PdId, QpNum};
+use rnic_ipc::id::{ConnRequestId, PdId, QpNum};
 use rnic_ipc::ring::QpShard;
 
 use super::FIRST;
@@ -14,6 +14,8 @@ use super::FIRST;
 #[derive(Debug)]
 pub(crate) struct Placement {
     queue_pairs: HashMap<QpNum, Place>,
+    /// Waiting requests that were moved, and where they are.
+    requests: HashMap<ConnRequestId, usize>,
     /// Queue pairs of each shard.
     counts: Box<[usize]>,
 }
@@ -33,6 +35,7 @@ impl Placement {
     pub(super) fn new(shards: usize) -> Self {
         Self {
             queue_pairs: HashMap::new(),
+            requests: HashMap::new(),
             counts: vec![0; shards].into(),
         }
     }
@@ -86,6 +89,21 @@ impl Placement {
     /// The shard that has it; the first one of a queue pair that nobody has, which will say so.
     pub(crate) fn shard_of(&self, qp: QpNum) -> usize {
         self.queue_pairs.get(&qp).map_or(FIRST, |place| place.shard)
+    }
+
+    /// A connection request is in another shard from now on than where it came.
+    pub(super) fn request_moved(&mut self, request: ConnRequestId, to: usize) {
+        self.requests.insert(request, to);
+    }
+
+    /// Where a request is that was moved.
+    pub(super) fn moved_request(&self, request: ConnRequestId) -> Option<usize> {
+        self.requests.get(&request).copied()
+    }
+
+    /// A request was answered, or is gone.
+    pub(crate) fn request_over(&mut self, request: ConnRequestId) {
+        self.requests.remove(&request);
     }
 
     /// Whether it stays where it is.

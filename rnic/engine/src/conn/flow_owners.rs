@@ -108,6 +108,13 @@ impl FlowOwners {
         found
     }
 
+    /// Whether this shard has a flow.
+    fn owns(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+        let key = self.key(transport, tuple);
+        let mut slots = self.slots(&key);
+        slots.any(|slot| key.owner(slot.load(Ordering::Acquire)) == Some(shard))
+    }
+
     fn slots(&self, key: &Key) -> impl Iterator<Item = &AtomicU64> {
         key.buckets
             .into_iter()
@@ -146,6 +153,21 @@ impl OwnFlows {
     /// A connection has this flow from now on. Says whether others can know.
     pub fn enter(&self, transport: Transport, tuple: &FourTuple) -> bool {
         self.owners.enter(self.shard, transport, tuple)
+    }
+
+    /// A connection with this flow is about to go to another shard. Says whether others can know.
+    pub fn enter_for(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+        self.owners.enter(shard, transport, tuple)
+    }
+
+    /// It does not go there.
+    pub fn leave_for(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
+        self.owners.leave(shard, transport, tuple);
+    }
+
+    /// Whether this shard has a flow.
+    pub fn owns(&self, transport: Transport, tuple: &FourTuple) -> bool {
+        self.owners.owns(self.shard, transport, tuple)
     }
 
     /// It is over. Once for each [`Self::enter`].

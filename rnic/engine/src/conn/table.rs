@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use rnic_ipc::control::Transport;
 use userspace_net::FourTuple;
 use userspace_tcp::ConnId;
 
@@ -98,6 +99,34 @@ impl ConnTable {
             && let Some(tuple) = conn.confirm(remote)
         {
             flows.enter(&tuple, FlowState::Known);
+        }
+    }
+
+    /// The flow of a connection is about to be this sibling's. Says whether others can know.
+    pub fn give_flow(&self, id: ConnId, to: u8) -> bool {
+        let (Some(own), Some(conn)) = (&self.own, self.get(id)) else {
+            return false;
+        };
+        own.enter_for(to, conn.transport(), &conn.tuple)
+    }
+
+    /// It is not.
+    pub fn take_flow_back(&self, id: ConnId, to: u8) {
+        if let (Some(own), Some(conn)) = (&self.own, self.get(id)) {
+            own.leave_for(to, conn.transport(), &conn.tuple);
+        }
+    }
+
+    /// Whether a flow is this shard's, though it may have no connection with it yet.
+    pub fn owns_flow(&self, transport: Transport, tuple: &FourTuple) -> bool {
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.owns(transport, tuple))
+    }
+
+    /// A flow is not this shard's any more, once.
+    pub fn leave_flow(&self, transport: Transport, tuple: &FourTuple) {
+        if let Some(own) = &self.own {
+            own.leave(transport, tuple);
         }
     }
 

@@ -7,7 +7,7 @@
 //! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
-//! - queue pairs that go to another shard ([`move_qp`]);
+//! - queue pairs and connection requests that go to another shard ([`move_qp`], [`move_request`]);
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod addresses;
@@ -25,6 +25,7 @@ pub(super) mod memory_fault;
 pub(super) mod metrics;
 pub(super) mod modify;
 mod move_qp;
+pub(super) mod move_request;
 pub(super) mod mpa_options;
 pub(super) mod news;
 pub(super) mod path;

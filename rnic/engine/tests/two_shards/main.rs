@@ -25,6 +25,7 @@ mod link;
 mod loopback;
 mod many_connections;
 mod markers;
+mod move_request;
 mod overflow;
 mod packets;
 mod path_moves;

@@ -19,19 +19,19 @@ const FRAMES: u32 = 1024;
 const WIRE: usize = 512;
 const DEPTH: usize = 64;
 /// Bytes of a message.
-const LEN: usize = 100_000;
+pub const LEN: usize = 100_000;
 
 /// Two hosts. The connections of one are in one shard, and what is sent to it comes to the other.
-struct Astray {
-    world: World,
-    other: Shard<MemoryPort>,
+pub struct Astray {
+    pub world: World,
+    pub other: Shard<MemoryPort>,
     wire: MemoryWire,
     /// Frames of each of the shards.
-    frames: [usize; 2],
+    pub frames: [usize; 2],
 }
 
 impl Astray {
-    fn new(transport: Transport, mtu: u32) -> Self {
+    pub fn new(transport: Transport, mtu: u32) -> Self {
         let mut world = World::of_mtu(1, Impairment::NONE, mtu);
         let (umem, pool) = Umem::heap(2 * FRAMES, ChunkSize::for_mtu(mtu).unwrap());
         let mut siblings = Siblings::among(2, 256, DEPTH, [7; 16]).unwrap().into_iter();
@@ -61,7 +61,7 @@ impl Astray {
     }
 
     /// A moment further; how often the shards that hand over and take asked for memory.
-    fn step(&mut self) -> u64 {
+    pub fn step(&mut self) -> u64 {
         let Self {
             world, other, wire, ..
         } = self;
@@ -84,7 +84,7 @@ impl Astray {
         asked
     }
 
-    fn steps(&mut self, mut done: impl FnMut(&Self) -> bool) {
+    pub fn steps(&mut self, mut done: impl FnMut(&Self) -> bool) {
         for _ in 0..1_000_000 {
             self.step();
             if done(self) {
@@ -94,7 +94,7 @@ impl Astray {
         panic!("it is never done");
     }
 
-    fn of_other(&mut self, name: &str) -> u64 {
+    pub fn of_other(&mut self, name: &str) -> u64 {
         let Ok(rnic_engine::command::Answer::Counters(all)) =
             self.other.execute(Command::QueryCounters, self.world.now)
         else {

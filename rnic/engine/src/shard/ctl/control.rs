@@ -136,6 +136,10 @@ impl Ctl {
                 rq,
             } => self.add_qp(dp, tx, client, qp, attributes, (sq, rq))?,
             Command::RemoveQp { qp } => self.remove_qp(dp, tx, qp)?,
+            Command::TakeRequest { request, to } => {
+                return self.take_request(dp, tx, request, to).map(Answer::Request);
+            }
+            Command::PutRequest(moved) => self.put_request(dp, tx, *moved)?,
             Command::TakeQp { qp } => return self.take_qp(dp, tx, qp).map(Answer::Qp),
             Command::PutQp(qp) => self.put_qp(dp, tx, *qp)?,
             Command::QueryQp { qp } => return Ok(Answer::QpState(dp.qp(qp)?.qp.state())),

@@ -73,6 +73,11 @@ impl Delivery {
             let frames = frags.drain(..).map(|frag| frag.frame);
             return frames.for_each(|frame| context.dp.frames.pool.free(frame));
         }
+        // It comes to another shard, and is handed over, before its connection is. Sent again it is known.
+        if id.is_none() && context.dp.awaits(&head.tuple) {
+            let frames = frags.drain(..).map(|frag| frag.frame);
+            return frames.for_each(|frame| context.dp.frames.pool.free(frame));
+        }
         let several = frags.len() > gro::frags_of_first(frags);
         // Predicted headers are of a connection.
         if !predicted {

@@ -1,0 +1,138 @@
+//! Connection requests that go from one shard of a device to another: the queue pair that is to accept takes its
+//! receives from a queue of that other shard.
+//!
+//! Nothing was sent on such a connection but the handshake, and what was received is in its request. Its flow is the
+//! other shard's from the moment in which it leaves: segments that come meanwhile are handed over, and dropped there
+//! until the connection has come too ([`Datapath::awaits`]). TCP sends them again.
+
+use rnic_ipc::control::{DisconnectReason, Transport};
+use rnic_ipc::id::ConnRequestId;
+use rnic_xsk::{Frame, Port};
+use userspace_net::FourTuple;
+use userspace_tcp::Detached;
+
+use crate::command::{CommandError, ShardEvent};
+use crate::conn::{Asked, Conn, ConnKind, Phase};
+use crate::shard::ctl::Ctl;
+use crate::shard::ctl::backlog::Network;
+use crate::shard::ctl::control::unknown;
+use crate::shard::datapath::Datapath;
+use crate::shard::tx::Tx;
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct MovedRequest {
+    request: ConnRequestId,
+    conn: Conn,
+    tcp: Detached<Frame>,
+}
+
+impl Ctl {
+    /// Takes a waiting request away, for the sibling of this number.
+    pub(super) fn take_request<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        request: ConnRequestId,
+        to: u8,
+    ) -> Result<Box<MovedRequest>, CommandError> {
+        let gone = || unknown("connection request");
+        let id = self.requests.get(&request.0).copied().ok_or_else(gone)?;
+        let conn = dp.conns.get(id).ok_or_else(gone)?;
+        let Phase::Requested {
+            listener, asked, ..
+        } = &conn.phase
+        else {
+            return Err(gone());
+        };
+        let listener = *listener;
+        let is_alone = matches!(asked, Asked::Mpa(_)) && conn.kind == ConnKind::Tcp;
+        if !is_alone || conn.port() >= dp.interface_ports {
+            return Err(unmovable("over SCTP, or from this host"));
+        }
+        if !conn.inbound.is_empty() {
+            return Err(unmovable("with bytes after its request"));
+        }
+        if !dp.conns.give_flow(id, to) {
+            return Err(CommandError::Limit {
+                what: "flows that shards know of each other",
+                limit: dp.conns.places(),
+            });
+        }
+        let Some(tcp) = dp.stack.detach(id) else {
+            dp.conns.take_flow_back(id, to);
+            return Err(unmovable("whose peer has ended it"));
+        };
+        let mut conn = dp.conns.remove(id).ok_or_else(gone)?;
+        conn.inbound.clear(&mut dp.frames);
+        self.requests.remove(&request.0);
+        self.no_longer_waiting(listener, id);
+        tx.scheduler.let_go(id);
+        tx.macroflows.leave(id, dp.now);
+        Ok(Box::new(MovedRequest { request, conn, tcp }))
+    }
+
+    /// Takes in a request that another shard had: it waits here from now on.
+    pub(super) fn put_request<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        moved: MovedRequest,
+    ) -> Result<(), CommandError> {
+        let MovedRequest {
+            request,
+            mut conn,
+            tcp,
+        } = moved;
+        let tuple = conn.tuple;
+        let id = dp.stack.attach(tcp);
+        let Some(id) = id else {
+            dp.conns.leave_flow(Transport::Tcp, &tuple);
+            let reason = DisconnectReason::LocalError;
+            let gone = ShardEvent::RequestGone { request, reason };
+            self.events.push_back(gone);
+            return Err(CommandError::Limit {
+                what: "connections",
+                limit: dp.config.limits.connections,
+            });
+        };
+        conn.id = id;
+        // They come by whichever queue, of this shard or another.
+        conn.came_from(0);
+        conn.deadline = None;
+        conn.entered = None;
+        let listener = match &conn.phase {
+            Phase::Requested { listener, .. } => Some(*listener),
+            _ => None,
+        };
+        self.adopt(dp, tx, conn);
+        // The flow was entered when the connection left.
+        dp.conns.leave_flow(Transport::Tcp, &tuple);
+        self.requests.insert(request.0, id);
+        let listener = listener.and_then(|listener| self.listeners.get_mut(&listener.0));
+        let Some(listener) = listener else {
+            let reason = DisconnectReason::Aborted;
+            self.abort(dp, tx, id, reason, None);
+            return Err(unknown("listener"));
+        };
+        listener.backlog.enter(id, Network::of(tuple.remote.addr));
+        listener.backlog.asked(id);
+        self.set_deadline(dp, id, dp.config.answer_timeout);
+        Ok(())
+    }
+}
+
+impl<P: Port> Datapath<P> {
+    /// Whether a flow is this shard's of which it has no connection: it is on its way from another shard.
+    pub(in crate::shard) fn awaits(&self, tuple: &FourTuple) -> bool {
+        self.conns.owns_flow(Transport::Tcp, tuple)
+    }
+}
+
+fn unmovable(what: &str) -> CommandError {
+    CommandError::WrongState {
+        what: "connection request",
+        found: format!("one {what}, which stays in its shard"),
+        wanted: "one over TCP by the interface: accept it with a queue pair that has receives of its own",
+    }
+}

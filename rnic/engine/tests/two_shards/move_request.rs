@@ -1,0 +1,202 @@
+//! A connection request that came to one shard of an interface and is accepted in another. All that the peer sends comes
+//! to the shard where the request came.
+
+use rnic_engine::command::{Answer, Command, CommandError, MovedRequest, ShardEvent};
+use rnic_ipc::control::{Event, MpaOptions, Transport};
+use rnic_ipc::id::{ConnRequestId, QpNum};
+use rnic_ipc::work::WrOpcode;
+use userspace_net::Instant;
+
+use crate::siblings::{Astray, LEN};
+use crate::side::{CLIENT, LISTENER};
+
+/// The number, among its siblings, of the shard to which requests are moved.
+const TO: u8 = 0;
+
+/// Both shards listen, and the peer connects: the request came to the other shard.
+fn requested(transport: Transport) -> (Astray, QpNum, ConnRequestId) {
+    let mut it = Astray::new(transport, 1500);
+    let now = it.world.now;
+    it.world.b.listen(4, now);
+    let (peers, local) = (it.world.b.peers.clone(), it.world.b.address);
+    let listen = Command::Listen {
+        client: CLIENT,
+        listener: LISTENER,
+        transport,
+        local,
+        backlog: 4,
+        peers,
+    };
+    it.other.execute(listen, now).unwrap();
+    let theirs = it.world.start_connect(MpaOptions::default(), b"hello");
+    let mut found = None;
+    for _ in 0..1000 {
+        it.step();
+        while let Some(event) = it.other.poll_event() {
+            if let ShardEvent::Client {
+                event: Event::ConnectRequest { request, .. },
+                ..
+            } = event
+            {
+                found = Some(request);
+            }
+        }
+    }
+    (it, theirs, found.expect("a request came"))
+}
+
+fn take(it: &mut Astray, request: ConnRequestId) -> Result<Box<MovedRequest>, CommandError> {
+    let command = Command::TakeRequest { request, to: TO };
+    match it.other.execute(command, it.world.now)? {
+        Answer::Request(moved) => Ok(moved),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn put(it: &mut Astray, moved: Box<MovedRequest>) -> Result<(), CommandError> {
+    let now = it.world.now;
+    let put = Command::PutRequest(moved);
+    it.world.b.shard.execute(put, now).map(|_| ())
+}
+
+fn accept(it: &mut Astray, request: ConnRequestId) -> QpNum {
+    let qp = it.world.b.create_qp();
+    let accept = Command::Accept {
+        request,
+        qp,
+        mpa: MpaOptions::default(),
+        private_data: b"welcome".to_vec(),
+    };
+    it.world.b.shard.execute(accept, it.world.now).unwrap();
+    qp
+}
+
+fn counter(it: &mut Astray, name: &str) -> u64 {
+    let Ok(Answer::Counters(all)) = it
+        .world
+        .b
+        .shard
+        .execute(Command::QueryCounters, Instant::ZERO)
+    else {
+        panic!("no counters");
+    };
+    all.iter().find(|(known, _)| known == name).unwrap().1
+}
+
+#[test]
+fn a_moved_request_is_accepted_in_its_new_shard_and_bytes_go_both_ways() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    // What comes now is handed over, and answered by neither shard.
+    for _ in 0..100 {
+        it.step();
+    }
+    put(&mut it, moved).unwrap();
+    let ours = accept(&mut it, request);
+    it.steps(|it| it.world.a.is_established(theirs));
+    it.world.a.fill(0, LEN, 3);
+    it.world.b.fill(LEN, LEN, 4);
+    let (at_a, at_b) = (it.world.a.stag, it.world.b.stag);
+    let a = &mut it.world.a;
+    a.post_work(theirs, WrOpcode::Write, 1, 0, (at_b, 0), LEN);
+    it.steps(|it| it.world.a.completion(1).is_some());
+    let b = &mut it.world.b;
+    b.post_work(ours, WrOpcode::Write, 2, LEN, (at_a, LEN), LEN);
+    it.steps(|it| {
+        let is_there = |at| it.world.b.read(at, LEN) == it.world.a.read(at, LEN);
+        is_there(0) && is_there(LEN)
+    });
+    assert!(it.other.handover().given > LEN as u64 / 1500);
+    for name in ["tcp_resets_sent", "tcp_unknown_flow"] {
+        assert_eq!(
+            (it.of_other(name), counter(&mut it, name)),
+            (0, 0),
+            "{name}"
+        );
+    }
+    assert_eq!(it.of_other("connections"), 0);
+    // Its end is told where it is, and its flow is nobody's then.
+    let disconnect = Command::Disconnect {
+        qp: ours,
+        abort: true,
+    };
+    it.world.b.shard.execute(disconnect, it.world.now).unwrap();
+    it.steps(|it| it.world.a.disconnected(theirs).is_some());
+    assert_eq!(counter(&mut it, "connections"), 0);
+    it.steps(|it| it.world.b.shard.levels().frames_free == it.frames[0]);
+    it.other.poll(it.world.now);
+    assert_eq!(it.other.levels().frames_free, it.frames[1]);
+}
+
+#[test]
+fn what_the_peer_sends_on_the_way_is_sent_again_and_not_reset() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    let given = it.other.handover().given;
+    // The peer ends it: its FIN or reset finds no connection yet.
+    let disconnect = Command::Disconnect {
+        qp: theirs,
+        abort: false,
+    };
+    it.world.a.shard.execute(disconnect, it.world.now).unwrap();
+    for _ in 0..100 {
+        it.step();
+    }
+    assert!(it.other.handover().given > given, "nothing came meanwhile");
+    for name in ["tcp_resets_sent", "tcp_unknown_flow"] {
+        assert_eq!(
+            (it.of_other(name), counter(&mut it, name)),
+            (0, 0),
+            "{name}"
+        );
+    }
+    put(&mut it, moved).unwrap();
+}
+
+#[test]
+fn a_moved_request_is_rejected_in_its_new_shard() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    put(&mut it, moved).unwrap();
+    let reject = Command::Reject {
+        request,
+        private_data: b"no".to_vec(),
+    };
+    it.world.b.shard.execute(reject, it.world.now).unwrap();
+    it.steps(|it| {
+        let mut events = it.world.a.client_events();
+        events.any(|event| matches!(event, Event::Rejected { qp, .. } if *qp == theirs))
+    });
+}
+
+#[test]
+fn a_request_whose_listener_is_gone_is_reset_where_it_comes_to() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    let listener = LISTENER;
+    let unlisten = Command::Unlisten { listener };
+    it.world.b.shard.execute(unlisten, it.world.now).unwrap();
+    assert!(matches!(
+        put(&mut it, moved),
+        Err(CommandError::Unknown { .. })
+    ));
+    it.steps(|it| {
+        let mut events = it.world.a.client_events();
+        events.any(|event| matches!(event, Event::ConnectFailed { qp, .. } if *qp == theirs))
+    });
+    assert_eq!(counter(&mut it, "connections"), 0);
+}
+
+#[test]
+fn a_request_over_sctp_and_one_that_is_not_there_stay() {
+    let (mut it, _, request) = requested(Transport::Sctp);
+    let refused = take(&mut it, request).unwrap_err();
+    assert!(
+        matches!(refused, CommandError::WrongState { .. }),
+        "{refused}"
+    );
+    let (mut it, _, request) = requested(Transport::Tcp);
+    take(&mut it, request).unwrap();
+    let refused = take(&mut it, request).unwrap_err();
+    assert!(matches!(refused, CommandError::Unknown { .. }), "{refused}");
+}
