@@ -38,6 +38,7 @@ mod internal_port;
 mod kernel_feature;
 mod memory_port;
 mod packet;
+mod passes;
 mod pool;
 mod port;
 #[allow(unsafe_code)]
@@ -56,6 +57,7 @@ pub use internal_port::{InternalEnd, InternalPort};
 pub use kernel_feature::KernelFeature;
 pub use memory_port::{MemoryPort, MemoryWire};
 pub use packet::Packet;
+pub use passes::Passes;
 pub use pool::FramePool;
 pub use port::{Port, PortStatistics};
 pub use umem::{
