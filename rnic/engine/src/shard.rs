@@ -119,6 +119,7 @@ impl<P: Port> Shard<P> {
     /// Its interface has other shards, and this is its place among them. Called before the first command.
     pub fn join(&mut self, siblings: Siblings) {
         self.dp.conns.tell_siblings(siblings.own_flows());
+        self.dp.tables.stags.join(siblings.passes().clone());
         self.dp.siblings = Some(siblings);
     }
 
@@ -132,6 +133,7 @@ impl<P: Port> Shard<P> {
     /// Otherwise frames would seem to arrive earlier than they did, when the thread has worked or waited for
     /// its core since the last reading. Measured round trips would then be shorter than the path's.
     pub fn poll_by(&mut self, clock: impl Fn() -> Instant) -> bool {
+        self.dp.begin_pass();
         self.dp.advance(clock());
         let quiet = self.is_quiet();
         let worked = !quiet && self.work();
@@ -215,6 +217,7 @@ impl<P: Port> Shard<P> {
 
     /// Does a command.
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
+        self.dp.begin_pass();
         self.dp.advance(now);
         self.quiet_until = None;
         self.run_deferred();
@@ -268,6 +271,7 @@ impl<P: Port> Shard<P> {
             }
             if let Some(siblings) = &mut self.dp.siblings {
                 siblings.handover().prepare_sleep();
+                siblings.passes().sleep();
             }
         } else {
             self.wake_up();

@@ -15,6 +15,7 @@ use crate::idmap::IdMap;
 use crate::region::RegionMemory;
 
 mod bind;
+mod grace;
 mod grant;
 mod streams;
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub use grant::{ReadGrant, Target, WriteGrant};
 pub use word::StagWord;
 
 use bind::Bound;
+use grace::Grace;
+pub(crate) use grace::Look;
 use grant::{Range, StagRange};
 use streams::Link;
 use word::View;
@@ -44,6 +47,8 @@ pub struct StagTable {
     /// of its index, had before.
     next_serial: u64,
     capacity: usize,
+    /// Where there are other shards.
+    grace: Option<Grace>,
 }
 
 /// Who uses an STag: a queue pair's stream, in its protection domain.
@@ -207,6 +212,7 @@ impl StagTable {
             first_of,
             next_serial: 0,
             capacity,
+            grace: None,
         }
     }
 
@@ -418,17 +424,20 @@ impl StagTable {
         if !own && self.streams.get(&user.pd.0) != Some(&1) {
             return Err(StagError::NotAssociated { stag });
         }
-        self.local_invalidate(stag, user)
+        // No stream of another shard could use it.
+        self.local_invalidate(stag, user).map(|_| ())
     }
 
     /// Takes the rights away for the queue pair's own work; those of a window of type 1 end by
-    /// [`Self::bind`].
-    pub fn local_invalidate(&mut self, stag: Stag, user: User) -> Result<(), StagError> {
-        if self.valid(stag, user)?.kind() == Some(StagKind::WindowType1) {
+    /// [`Self::bind`]. Gives what is to be waited for until no other shard uses them any more.
+    pub fn local_invalidate(&mut self, stag: Stag, user: User) -> Result<Option<Look>, StagError> {
+        let entry = self.valid(stag, user)?;
+        if entry.kind() == Some(StagKind::WindowType1) {
             return Err(StagError::AccessRights { stag });
         }
+        let is_shared = entry.view.is_some() && entry.stream().is_none();
         self.end_rights(stag.index());
-        Ok(())
+        Ok(is_shared.then(|| self.wait_for_others()).flatten())
     }
 
     #[inline]

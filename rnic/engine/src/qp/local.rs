@@ -7,9 +7,10 @@ use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{WR_ONE_STREAM, WcStatus, WrOpcode};
 use rnic_proto::{Stag, TaggedOffset};
 
+use super::pending::Ticket;
 use super::work::{Kind, Work};
 use super::{Qp, QpContext};
-use crate::stag::Binding;
+use crate::stag::{Binding, Look};
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +54,13 @@ impl Local {
 impl Qp {
     /// Does the work under way if it is local and its time has come.
     pub(super) fn do_local_work(&mut self, ctx: &mut QpContext<'_>) -> bool {
-        let Some(Work {
-            ticket,
-            kind: Kind::Local,
-            ..
-        }) = self.send.work
-        else {
+        let Some(Work { ticket, kind, .. }) = self.send.work else {
             return false;
         };
-        if self.has_outstanding_reads() {
-            return false;
+        match kind {
+            Kind::LocalLeft(others) => return self.finish_local_work(ctx, ticket, others),
+            Kind::Local if !self.has_outstanding_reads() => {}
+            _ => return false,
         }
         let user = self.id.user();
         let done = match Local::of(&self.send.request) {
@@ -81,15 +79,17 @@ impl Qp {
             }) => {
                 let stream = one_stream.then_some(user.qp);
                 let done = ctx.stags.fast_register(stag, user, stream, &binding);
-                done.map_err(|error| error.to_string())
+                done.map(|()| None).map_err(|error| error.to_string())
             }
             None => Err("no local work".to_owned()),
         };
         match done {
-            Ok(()) => {
-                ctx.counters.local_work_done += 1;
-                self.work_sent(ticket);
-                self.complete_all_ended(ctx);
+            Ok(None) => self.local_work_done(ctx, ticket),
+            Ok(Some(others)) => {
+                if let Some(work) = &mut self.send.work {
+                    work.kind = Kind::LocalLeft(others);
+                }
+                return self.finish_local_work(ctx, ticket, others);
             }
             Err(error) => {
                 log::debug!("queue pair {}: {error}", self.id.num);
@@ -98,5 +98,21 @@ impl Qp {
             }
         }
         true
+    }
+
+    /// Completes work that took rights away, if no other shard uses them any more. Else it is to be asked again soon.
+    fn finish_local_work(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket, others: Look) -> bool {
+        let left = ctx.stags.others_have_moved_on(others);
+        self.send.more_local = !left;
+        if left {
+            self.local_work_done(ctx, ticket);
+        }
+        left
+    }
+
+    fn local_work_done(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket) {
+        ctx.counters.local_work_done += 1;
+        self.work_sent(ticket);
+        self.complete_all_ended(ctx);
     }
 }

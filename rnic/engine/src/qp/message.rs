@@ -140,7 +140,7 @@ impl Qp {
             return false;
         }
         match work.kind {
-            Kind::Local => false,
+            Kind::Local | Kind::LocalLeft(_) => false,
             _ => !work.is_request() || stream.is_some_and(|stream| stream.can_begin_read()),
         }
     }

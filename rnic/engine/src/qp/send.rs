@@ -134,7 +134,7 @@ impl SendSide {
     /// See [`Qp::would_send`].
     pub(super) fn would_send(&self) -> bool {
         match &self.work {
-            Some(work) => !matches!(work.kind, Kind::Local),
+            Some(work) => !matches!(work.kind, Kind::Local | Kind::LocalLeft(_)),
             None => !self.ring.next_opcode().is_some_and(WrOpcode::is_local),
         }
     }

@@ -16,6 +16,7 @@ use super::pending::{Entry, Outcome, Posted, Ticket};
 use super::segmenter::{self, Head, TxSegments};
 use super::source::{Failed, Source};
 use super::{Qp, QpContext};
+use crate::stag::Look;
 
 /// A work request that passed the checks.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ pub(super) enum Kind {
     Immediate,
     Atomic,
     Local,
+    /// It is done, but other shards may still use what it took away.
+    LocalLeft(Look),
 }
 
 impl Work {
@@ -52,7 +55,7 @@ impl Work {
 
     /// Whether it may have to wait until the peer has answered others.
     pub(super) fn waits_for_responses(&self) -> bool {
-        self.fenced || self.is_request() || matches!(self.kind, Kind::Local)
+        self.fenced || self.is_request() || matches!(self.kind, Kind::Local | Kind::LocalLeft(_))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rnic_ipc::control::{SHARDS_MAX, Transport};
 use rnic_net::{Flow, Protocol};
-use rnic_xsk::{Handover, HandoverStatistics, Packet, Port, Umem};
+use rnic_xsk::{Handover, HandoverStatistics, Packet, Passes, Port, Umem};
 use userspace_net::{Endpoint, FourTuple};
 
 use super::datapath::Datapath;
@@ -24,6 +24,7 @@ pub(super) const SIBLINGS: usize = u32::MAX as usize - 1;
 pub struct Siblings {
     own: OwnFlows,
     handover: Handover,
+    passes: Passes,
 }
 
 impl Siblings {
@@ -49,11 +50,19 @@ impl Siblings {
         );
         let owners = Arc::new(FlowOwners::new(flows, secret));
         let handovers = Handover::among(shards, depth)?;
-        let place = |(shard, handover)| Siblings {
+        let passes = Passes::among(shards);
+        let place = |(shard, (handover, passes))| Siblings {
             own: OwnFlows::new(shard, &owners),
             handover,
+            passes,
         };
-        Ok((0..).zip(handovers).map(place).collect())
+        let places = (0..).zip(handovers.into_iter().zip(passes));
+        Ok(places.map(place).collect())
+    }
+
+    /// What siblings wait for that have taken rights away.
+    pub(super) fn passes(&self) -> &Passes {
+        &self.passes
     }
 
     /// Enters flows for it.
@@ -98,6 +107,14 @@ fn ends(flow: &Flow) -> Option<(Transport, FourTuple)> {
 }
 
 impl<P: Port> Datapath<P> {
+    /// What was looked up before, siblings may have changed.
+    #[inline]
+    pub fn begin_pass(&self) {
+        if let Some(siblings) = &self.siblings {
+            siblings.passes.begin();
+        }
+    }
+
     /// Hands a packet from the interface over to the shard that it is for. Gives back what is for this one, or for none.
     #[inline]
     pub fn hand_over(&mut self, packet: Packet, port: usize) -> Option<Packet> {

@@ -9,7 +9,9 @@ use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_proto::{Stag, TaggedOffset};
 
-use super::{AddRegionError, Entry, Memory, Registered, StagError, StagTable, State, User, View};
+use super::{
+    AddRegionError, Entry, Look, Memory, Registered, StagError, StagTable, State, User, View,
+};
 use crate::region::RegionMemory;
 
 /// What part of which region a window or a fast region stands for.
@@ -102,9 +104,16 @@ impl StagTable {
     }
 
     /// Binds a window; the key of `window` is the one that it gets. One of type 1 may be bound
-    /// before, and is not any more when the binding has no byte.
-    pub fn bind(&mut self, window: Stag, user: User, to: &Binding) -> Result<(), CannotBind> {
+    /// before, and is not any more when the binding has no byte. Gives what is to be waited for until no other shard
+    /// uses the binding before.
+    pub fn bind(
+        &mut self,
+        window: Stag,
+        user: User,
+        to: &Binding,
+    ) -> Result<Option<Look>, CannotBind> {
         let entry = self.unkeyed(window, user)?;
+        let was_elsewhere = entry.view.as_ref().is_some_and(View::is_valid_elsewhere);
         let stream = match entry.kind() {
             Some(StagKind::WindowType1) => None,
             Some(StagKind::WindowType2B) => Some(user.qp),
@@ -112,7 +121,7 @@ impl StagTable {
         };
         if stream.is_none() && to.len == 0 {
             self.unbind(window.index());
-            return Ok(());
+            return Ok(was_elsewhere.then(|| self.wait_for_others()).flatten());
         }
         if stream.is_some() && self.gives_something(entry) {
             return Err(CannotBind::Valid { stag: window });
@@ -120,7 +129,8 @@ impl StagTable {
         entry.check_key(window)?;
         let writes = to.access.remote_write || to.access.remote_atomic;
         let bound = self.part(user, stream, to, writes)?;
-        self.make_valid(window, stream, to, |memory| memory.bind(bound))
+        self.make_valid(window, stream, to, |memory| memory.bind(bound))?;
+        Ok(was_elsewhere.then(|| self.wait_for_others()).flatten())
     }
 
     /// Ends the rights of a window of type 1, in whatever shard it was bound.

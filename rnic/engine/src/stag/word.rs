@@ -5,8 +5,8 @@
 //! invalidated is valid in no shard from then on. One that work has made valid is so in the shard of that work: that is
 //! narrower than the verbs, where it is valid for its whole protection domain.
 //!
-//! From its lowest bit on the word has: valid or not, whether it was ever valid, the last valid key (8 bits from bit 8
-//! on), and how often it was changed (48 bits from bit 16 on).
+//! Bit 0 says whether the STag is valid, and bit 1 whether it ever was. Bits 8 to 15 are the last valid key. The bits
+//! from 16 on count the changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

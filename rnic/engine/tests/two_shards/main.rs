@@ -19,6 +19,7 @@ mod immediate_transmit;
 #[path = "../shared/impairment.rs"]
 mod impairment;
 mod internal_links;
+mod invalidate;
 mod jumbo;
 mod known_flows;
 mod link;

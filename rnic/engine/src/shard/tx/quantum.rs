@@ -231,7 +231,11 @@ impl Tx {
         quantum.cost += COST_MIN * usize::try_from(local).unwrap_or(usize::MAX >> 16);
         quantum.end = match end? {
             Some(end) => end,
-            None if slot.qp.has_more_local_work() => StopReason::More,
+            None if slot.qp.has_more_local_work() => {
+                // A look in vain is work too: it is not repeated without end in one poll.
+                quantum.cost = quantum.cost.max(COST_MIN);
+                StopReason::More
+            }
             None => StopReason::Done,
         };
         Ok(())

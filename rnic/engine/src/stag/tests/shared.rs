@@ -122,7 +122,7 @@ fn what_is_bound_to_a_region_ends_when_another_shard_invalidates_the_region() {
         let [mut a, mut b] = with(kind);
         match kind {
             StagKind::FastRegion => a.fast_register(keyed(1), USER, None, &part(READ)).unwrap(),
-            _ => a.bind(keyed(1), USER, &part(READ)).unwrap(),
+            _ => drop(a.bind(keyed(1), USER, &part(READ)).unwrap()),
         }
         assert!(reads(&a, keyed(1)));
         b.local_invalidate(STAG, USER).unwrap();
