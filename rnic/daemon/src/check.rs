@@ -96,6 +96,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     let capture = device.capture.as_ref().map(|path| path.display());
     optional(f, "capture", capture, "none")?;
     line(f, "shards", device.shards)?;
+    line(f, "cores", &device.cores)?;
     optional(f, "queues", device.queues, "all")?;
     line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
     line(f, "frames", device.frames)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::{CongestionControl, ShardCount, XdpMode};
+use rnic_device::{CongestionControl, Cores, ShardCount, XdpMode};
 
 use crate::metrics::MetricsAddress;
 
@@ -108,6 +108,11 @@ pub(crate) struct LinkGiven {
     /// but no more than processors [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<ShardCount>,
+
+    /// Processors that these threads stay on, one for each, such as `2,4-6`; `auto` for those of the queues' interrupts,
+    /// or else of the interface's NUMA node [default: any]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cores: Option<Cores>,
 
     /// RX queues to serve; must be all that the interface has [default: all]
     #[arg(long, value_name = "N")]
@@ -235,6 +240,7 @@ impl LinkGiven {
         Self {
             capture: self.capture.or(below.capture),
             shards: self.shards.or(below.shards),
+            cores: self.cores.or(below.cores),
             queues: self.queues.or(below.queues),
             mode: self.mode.or(below.mode),
             frames: self.frames.or(below.frames),

@@ -23,7 +23,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 38] = [
     "interface",
     "socket",
     "socket_mode",
@@ -31,6 +31,7 @@ const KEYS: [&str; 37] = [
     "admin_group",
     "capture",
     "shards",
+    "cores",
     "queues",
     "mode",
     "frames",

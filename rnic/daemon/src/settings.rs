@@ -287,6 +287,7 @@ fn device(
     config.polling = polling(&link, config.polling);
     config.flood_limits = flood_limits(&link, config.flood_limits);
     config.shards = link.shards.unwrap_or(config.shards);
+    config.cores = link.cores.unwrap_or(config.cores);
     config.queues = link.queues;
     config.capture = link.capture;
     config.mode = link.mode.unwrap_or(Mode::Auto).into();

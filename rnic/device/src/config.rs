@@ -9,7 +9,7 @@ use rnic_prm::{Administrators, Limits};
 use rnic_steering::FloodLimits;
 use userspace_tcp::{CongestionControl, KeepAlive};
 
-use crate::VlanConfig;
+use crate::{Cores, VlanConfig};
 
 /// How [`crate::Device::open`] is to open an interface. Versions to come may have more fields.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct DeviceConfig {
     /// How many shards serve it: threads, each with RX queues of its own. Of several there are as many as queues at
     /// most, and connections within the host are in the first one.
     pub shards: ShardCount,
+    /// Which processors its shards' threads stay on. A list has one for each.
+    pub cores: Cores,
     /// RX queues to serve. `None` takes all that the interface has, which is also the only number
     /// that leaves no claimed frame to the kernel.
     pub queues: Option<u32>,
@@ -101,6 +103,7 @@ impl DeviceConfig {
             interface: interface.into(),
             loopback: LoopbackUse::default(),
             shards: ShardCount::ONE,
+            cores: Cores::Any,
             queues: None,
             vlans: Vec::new(),
             mode: XdpMode::Auto,

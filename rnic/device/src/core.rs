@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use crossbeam::channel::Sender;
+use crossbeam::channel::{RecvTimeoutError, Sender};
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
 use rnic_ipc::heap;
@@ -28,7 +28,7 @@ use crate::host::ports::{Claims, LocalPort, PortSpace, Ports};
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::route_monitor::StaleNeighbors;
-use crate::shards::{FIRST, Shards};
+use crate::shards::{self, FIRST, Shards};
 use crate::shared_prm::SharedPrm;
 use crate::vlan::Lan;
 use crate::{DeviceConfig, LoopbackUse};
@@ -417,15 +417,19 @@ impl Core {
         waiting
     }
 
-    /// Starts the thread that takes condemned clients away.
+    /// Starts the thread that takes condemned clients away, and looks at the shards when there are none.
     pub(crate) fn start_reaper(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         // A client is condemned once, so that no more wait than there are clients.
         let (sender, condemned) = crossbeam::channel::unbounded();
         let core = self.clone();
         let thread = Builder::new().name("rnic-reaper".to_owned());
         let thread = thread.spawn(move || {
-            for client in condemned {
-                core.reap(client);
+            loop {
+                match condemned.recv_timeout(shards::LOOK) {
+                    Ok(client) => core.reap(client),
+                    Err(RecvTimeoutError::Timeout) => core.shards.look(&core.config.interface),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         })?;
         *lock(&self.reaper) = Some(sender);

@@ -77,6 +77,7 @@ impl Core {
         }
         let unserved = self.unserved_queues.load(Ordering::Acquire);
         all.push(("unserved_queues".to_owned(), unserved.into()));
+        all.push(("stalled_shards".to_owned(), self.shards.stalled().into()));
         if let Some((taken, lost)) = self.captures().counts() {
             all.push(("capture_frames".to_owned(), taken));
             all.push(("capture_dropped".to_owned(), lost));

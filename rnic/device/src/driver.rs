@@ -4,6 +4,7 @@
 //! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
 //! order in which the shard did and said things. The shards of a device tell by one channel.
 
+mod beat;
 mod contention;
 mod end_process;
 mod engine;
@@ -18,6 +19,7 @@ use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 
+pub(crate) use beat::{Beat, Seen};
 pub(crate) use end_process::EndProcess;
 pub(crate) use engine::{Drive, Engine, Patience};
 pub(crate) use kicks::Kicks;
@@ -51,11 +53,23 @@ pub(crate) fn telling() -> (Sender<Told>, Receiver<Told>) {
     crossbeam::channel::bounded(TOLD_MAX)
 }
 
+/// How a thread runs its shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// The processor that it stays on.
+    pub(crate) core: Option<u32>,
+    pub(crate) polling: Polling,
+    /// With a seccomp filter.
+    pub(crate) seccomp: bool,
+}
+
 /// Runs a shard.
 #[derive(Debug)]
 pub(crate) struct Driver {
     runner: Runner,
     kicks: Arc<Kicks>,
+    /// Stands still where no thread runs the shard.
+    beat: Beat,
 }
 
 /// A command that the shard has been given.
@@ -102,18 +116,20 @@ impl Teller {
 }
 
 impl Driver {
-    /// Starts a thread that polls until [`Driver::stop`], with a seccomp filter if that is wanted.
+    /// Starts a thread that polls until [`Driver::begin_stopping`].
     pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
         engine: Engine<P>,
         told: Sender<Told>,
-        polling: Polling,
-        seccomp: bool,
+        manner: Manner,
     ) -> std::io::Result<Self> {
         let kicks = Arc::new(Kicks::new()?);
-        let handle = thread::start(engine, kicks.clone(), told, polling, seccomp)?;
+        let beat = Beat::default();
+        let shared = (kicks.clone(), beat.clone());
+        let handle = thread::start(engine, shared, told, manner)?;
         Ok(Self {
             runner: Runner::Threaded(handle),
             kicks,
+            beat,
         })
     }
 
@@ -132,6 +148,7 @@ impl Driver {
                 },
             },
             kicks,
+            beat: Beat::default(),
         };
         Ok((driver, told))
     }
@@ -139,6 +156,11 @@ impl Driver {
     /// Whether a thread runs the shard.
     pub(crate) fn is_threaded(&self) -> bool {
         matches!(self.runner, Runner::Threaded(_))
+    }
+
+    /// Whether the shard's thread goes on.
+    pub(crate) fn beat(&self) -> &Beat {
+        &self.beat
     }
 
     /// The kicks of the clients, watched while the shard sleeps.

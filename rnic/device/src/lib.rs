@@ -23,6 +23,7 @@ mod check;
 mod client;
 mod config;
 mod core;
+mod cores;
 mod counters;
 mod device;
 mod devices;
@@ -50,6 +51,7 @@ pub use audit::TARGET as AUDIT;
 pub use config::{
     DeviceConfig, Driving, LoopbackUse, NoShardCount, Polling, Presence, ShardCount, XdpMode,
 };
+pub use cores::{Cores, NoProcessors};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

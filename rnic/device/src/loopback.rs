@@ -41,6 +41,8 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             advice: format!("the loopback needs at least {FRAMES_MIN}"),
         });
     }
+    let cores = config.cores.of(1, &config.interface);
+    let cores = cores.map_err(open::host("the processors of this process"))?;
     let (umem, pool) = Umem::heap(config.frames, CHUNK);
     let interface = Interface {
         name: config.interface.clone(),
@@ -68,6 +70,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         steering: None,
         flows: Vec::new(),
         icmp: Vec::new(),
+        cores,
         umem,
         pool,
         queues: Vec::new(),

@@ -8,6 +8,7 @@ use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
 
 use crate::capture::{CaptureFile, Tap};
 use crate::core::Parts;
+use crate::cores::{Cores, Stay};
 use crate::host::address::addresses;
 use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
@@ -37,6 +38,8 @@ pub(crate) struct Opened {
     /// The steering program's table, once for each shard.
     pub(crate) flows: Vec<KnownFlows>,
     pub(crate) icmp: Vec<IcmpSocket>,
+    /// The processor of each shard's thread, if it stays on one.
+    pub(crate) cores: Vec<Option<u32>>,
     pub(crate) umem: Umem,
     pub(crate) pool: FramePool,
     /// The interface's queues.
@@ -89,6 +92,9 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     } = look_up(&config)?;
     let interface = lans[0].interface.clone();
     let shards = config.shards.of(queues);
+    let cores = config.cores.of(shards, &interface.name);
+    let cores = cores.map_err(host("the processors of this process"))?;
+    let _stay = Stay::on(&cores).map_err(host("a processor"))?;
 
     let steering_config = SteeringConfig {
         limits: config.flood_limits.shared_by(queues),
@@ -126,6 +132,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         steering: Some(steering),
         flows,
         icmp,
+        cores,
         umem,
         pool,
         queues: ports,
@@ -138,6 +145,8 @@ impl Opened {
         let (config, interface) = (self.config, &self.lans[0].interface);
         let frame_bytes = self.umem.frame_capacity();
         let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
+        // Not before the capture's thread is there.
+        let _stay = Stay::on(&self.cores).map_err(host("a processor"))?;
         let queues = self.queues.len();
         let making = making::Making {
             config: &config,
@@ -145,6 +154,7 @@ impl Opened {
             vlans: &self.vlans,
             path_defaults: interface.defaults,
             tap,
+            cores: &self.cores,
         };
         let shards = making.shards(self.umem, self.pool, self.queues, self.flows)?;
         Ok(Parts {
@@ -247,6 +257,14 @@ pub(crate) fn check_shards(config: &DeviceConfig, queues: u32) -> Result<(), Dev
         NoShardCount.to_string()
     } else if shards > queues {
         format!("{queues} queue(s) serve as many shards at most: see `ethtool -l`")
+    } else if let Cores::List(list) = &config.cores
+        && list.len() != shards as usize
+    {
+        return Err(DeviceError::BadConfig {
+            what: "processors for the shards",
+            asked: config.cores.to_string(),
+            advice: format!("there are {shards} shards: name one for each"),
+        });
     } else if shards > 1 && config.driving == Driving::Inline {
         "several need threads: have them driven so".to_owned()
     } else {

@@ -144,6 +144,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         interface,
         loopback,
         shards,
+        cores,
         queues,
         vlans,
         mode,
@@ -169,6 +170,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
     [
         ("loopback", *loopback != asked.loopback),
         ("shards", *shards != asked.shards),
+        ("cores", *cores != asked.cores),
         ("queues", *queues != asked.queues),
         ("vlan", *vlans != asked.vlans),
         ("mode", *mode != asked.mode),

@@ -5,6 +5,7 @@
 
 pub(crate) mod counters;
 mod placement;
+mod watch;
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -21,6 +22,8 @@ use crate::host::ports::Stamp;
 use crate::refuse;
 
 pub(crate) use placement::Placement;
+use watch::Watch;
+pub(crate) use watch::{LOOK, thread_name};
 
 /// The number of the first shard. It has what is in no other: connections within this host, and shared receive queues
 /// with their queue pairs.
@@ -36,6 +39,7 @@ pub(crate) struct Shards {
     drivers: Box<[Driver]>,
     told: Receiver<Told>,
     placement: Mutex<Placement>,
+    watch: Watch,
 }
 
 impl Shards {
@@ -43,6 +47,7 @@ impl Shards {
     pub(crate) fn new(drivers: Vec<Driver>, told: Receiver<Told>) -> Self {
         Self {
             placement: Mutex::new(Placement::new(drivers.len())),
+            watch: Watch::new(drivers.len()),
             drivers: drivers.into(),
             told,
         }
@@ -67,6 +72,20 @@ impl Shards {
     /// Which shard has what.
     pub(crate) fn placement(&self) -> MutexGuard<'_, Placement> {
         lock(&self.placement)
+    }
+
+    /// Looks whether the threads of all go on, and logs when one does not.
+    pub(crate) fn look(&self, interface: &str) {
+        if self.are_threaded() {
+            let beats = self.drivers.iter().map(Driver::beat);
+            self.watch
+                .look(beats, |shard, news| news.log(interface, shard));
+        }
+    }
+
+    /// How many stand still.
+    pub(crate) fn stalled(&self) -> u32 {
+        self.watch.stalled()
     }
 
     /// Whether threads run them.

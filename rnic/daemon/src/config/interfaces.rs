@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rnic_device::{
-    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoShardCount, ShardCount,
-    VlanConfig, VlanId,
+    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoProcessors, NoShardCount,
+    ShardCount, VlanConfig, VlanId,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -15,10 +15,11 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "name",
     "capture",
     "shards",
+    "cores",
     "queues",
     "mode",
     "frames",
@@ -81,6 +82,12 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
     match at.key {
         "capture" => given.capture = reader.text(at).map(PathBuf::from),
         "shards" => given.shards = shards(reader, at),
+        "cores" => {
+            given.cores = reader.parsed(at, |text| {
+                text.parse()
+                    .map_err(|error: NoProcessors| error.to_string())
+            });
+        }
         "queues" => given.queues = reader.number(at, 1..=u32::MAX),
         "mode" => given.mode = reader.parsed(at, mode),
         "frames" => given.frames = reader.number(at, 1..=u32::MAX),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rnic_device::{CongestionControl, Credentials, Resource, ShardCount};
+use rnic_device::{CongestionControl, Cores, Credentials, Resource, ShardCount};
 
 use super::*;
 use crate::cli::{LinkGiven, Mode, PollingMode};
@@ -61,6 +61,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         admin_group = 44
         capture = "a.pcapng"
         shards = 2
+        cores = "0-1"
         queues = 2
         mode = "generic"
         frames = 8_192
@@ -96,6 +97,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         link: LinkGiven {
             capture: Some(PathBuf::from("a.pcapng")),
             shards: Some(ShardCount::Number(2)),
+            cores: Some(Cores::List(vec![0, 1])),
             queues: Some(2),
             mode: Some(Mode::Generic),
             frames: Some(8192),

@@ -1,5 +1,7 @@
 use super::*;
-use rnic_device::{CongestionControl, FloodLimits, Polling, Rate, SctpUdp, ShardCount, XdpMode};
+use rnic_device::{
+    CongestionControl, Cores, FloodLimits, Polling, Rate, SctpUdp, ShardCount, XdpMode,
+};
 
 fn given() -> Given {
     Given {
@@ -65,6 +67,7 @@ fn everything_that_was_given_reaches_the_device() {
     let given = Given {
         link: LinkGiven {
             shards: Some(ShardCount::Number(2)),
+            cores: Some(Cores::List(vec![0, 1])),
             queues: Some(2),
             mode: Some(Mode::Generic),
             capture: Some(PathBuf::from("a.pcapng")),
@@ -112,6 +115,7 @@ fn everything_that_was_given_reaches_the_device() {
     };
     assert_eq!(device.interface, "eth0");
     assert_eq!(device.shards, ShardCount::Number(2));
+    assert_eq!(device.cores, Cores::List(vec![0, 1]));
     assert_eq!(device.queues, Some(2));
     assert_eq!(device.mode, XdpMode::Generic);
     assert_eq!(device.capture, Some(PathBuf::from("a.pcapng")));

@@ -16,9 +16,11 @@ use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::contention::Contention;
-use super::{Drive, EndProcess, Engine, Kicks, Patience, Reply, Stopped, Told, lock};
+use super::{Beat, Drive, EndProcess, Engine, Kicks, Manner, Patience, Reply, Stopped, Told, lock};
 use crate::Polling;
+use crate::cores::runs_on;
 use crate::host::{privileges, seccomp};
+use crate::shards::thread_name;
 
 /// Commands that wait for the shard; beyond it, who commands waits.
 const COMMANDS_MAX: usize = 64;
@@ -51,10 +53,13 @@ enum Message {
 /// Starts the thread.
 pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     engine: Engine<P>,
-    kicks: Arc<Kicks>,
+    (kicks, beat): (Arc<Kicks>, Beat),
     told: Sender<Told>,
-    polling: Polling,
-    seccomp: bool,
+    Manner {
+        core,
+        polling,
+        seccomp,
+    }: Manner,
 ) -> std::io::Result<Handle> {
     let (inbox, messages) = crossbeam::channel::bounded(COMMANDS_MAX);
     let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -65,16 +70,14 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         messages,
         waker: waker.clone(),
         kicks,
+        beat,
         told,
         polling,
     };
-    let name = match worker.engine.number() {
-        0 => "rnic-shard".to_owned(),
-        number => format!("rnic-shard-{number}"),
-    };
+    let name = thread_name(worker.engine.number().into());
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let bug = EndProcess("shard");
-        let confined = confine(seccomp);
+        let confined = runs_on(core).and_then(|()| confine(seccomp));
         let may_run = confined.is_ok();
         // Who starts the thread waits for this.
         let _ = ready.send(confined);
@@ -162,6 +165,7 @@ struct Worker<P> {
     messages: Receiver<Message>,
     waker: Arc<OwnedFd>,
     kicks: Arc<Kicks>,
+    beat: Beat,
     told: Sender<Told>,
     polling: Polling,
 }
@@ -171,6 +175,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
         let mut last_work = Instant::now();
         let mut contention = Contention::default();
         loop {
+            self.beat.turn();
             let mut worked = false;
             for _ in 0..COMMANDS_PER_POLL {
                 match self.messages.try_recv() {
@@ -215,6 +220,8 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     }
 
     fn quiesce(&mut self, patience: Patience) {
+        // It ends in its own time.
+        self.beat.sleep();
         let told = &self.told;
         self.engine
             .quiesce(patience, &mut |item| drop(told.send(item)));
@@ -227,6 +234,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
             return;
         }
         if self.messages.is_empty() {
+            self.beat.sleep();
             self.wait();
         }
         self.engine.shard().wake_up();

@@ -51,6 +51,11 @@ pub(super) const DEVICE: &[Family] = &[
         "RX queues that the interface got after it was opened: the kernel gets their frames.",
         &[("", "unserved_queues")],
     ),
+    level(
+        "rnic_stalled_shards",
+        "Shards whose threads have not polled for 5 s, and do not sleep.",
+        &[("", "stalled_shards")],
+    ),
     one(
         "rnic_icmp_messages_total",
         "ICMP errors received for the RNIC's claims, those of no use, and those lost because the shard was busy.",

@@ -11,7 +11,7 @@ use rnic_xsk::{DevicePort, FramePool, Umem, XskPort};
 
 use super::{RING, host};
 use crate::capture::{FILE_NUMBER, Tap};
-use crate::driver::{self, Drive, Driver, Engine};
+use crate::driver::{self, Drive, Driver, Engine, Manner};
 use crate::flows::Flows;
 use crate::shards::Shards;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
@@ -29,6 +29,8 @@ pub(super) struct Making<'m> {
     pub(super) path_defaults: PathDefaults,
     /// Where frames go that are to be written to a file.
     pub(super) tap: Option<Tap>,
+    /// The processor of each shard's thread, if it stays on one.
+    pub(super) cores: &'m [Option<u32>],
 }
 
 impl Making<'_> {
@@ -137,14 +139,16 @@ impl Making<'_> {
         let config = self.config;
         let mut drivers = Vec::new();
         let (sender, mut told) = driver::telling();
-        for engine in engines {
+        for (engine, core) in engines.into_iter().zip(self.cores) {
+            let manner = Manner {
+                core: *core,
+                polling: config.polling,
+                seccomp: config.seccomp,
+            };
             match config.driving {
-                Driving::Threaded => drivers.push(Driver::threaded(
-                    engine,
-                    sender.clone(),
-                    config.polling,
-                    config.seccomp,
-                )?),
+                Driving::Threaded => {
+                    drivers.push(Driver::threaded(engine, sender.clone(), manner)?);
+                }
                 Driving::Inline => {
                     let (driver, tells) = Driver::inline(Box::new(engine))?;
                     drivers.push(driver);

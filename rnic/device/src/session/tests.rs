@@ -28,7 +28,7 @@ use rnic_net::{PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::core::{Core, Parts};
-use crate::driver::{Driver, Engine, telling};
+use crate::driver::{Driver, Engine, Manner, telling};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::route_monitor::StaleNeighbors;
@@ -84,7 +84,12 @@ impl Bench {
             Driving::Threaded => {
                 let (sender, told) = telling();
                 let start = |engine| {
-                    let driver = Driver::threaded(engine, sender.clone(), config.polling, true);
+                    let manner = Manner {
+                        core: None,
+                        polling: config.polling,
+                        seccomp: true,
+                    };
+                    let driver = Driver::threaded(engine, sender.clone(), manner);
                     driver.unwrap()
                 };
                 (engines.into_iter().map(start).collect(), told)

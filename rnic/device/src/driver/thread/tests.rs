@@ -33,7 +33,13 @@ fn meet_a_bug() {
     let engine = Engine::new(shard, 0, Instant::now());
     let kicks = Arc::new(Kicks::new().unwrap());
     let (told, _listening) = crossbeam::channel::bounded(8);
-    let handle = start(engine, kicks, told, Polling::Event, true).unwrap();
+    let shared = (kicks, Beat::default());
+    let manner = Manner {
+        core: None,
+        polling: Polling::Event,
+        seccomp: true,
+    };
+    let handle = start(engine, shared, told, manner).unwrap();
     let plant = Command::AddCapture {
         number: 0,
         filter: Filter::default(),

@@ -1,6 +1,8 @@
 //! One client's objects over several shards.
 
+use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Answer, Command};
+use rnic_ipc::capture::Filter;
 use rnic_ipc::control::QpState;
 
 use super::*;
@@ -165,4 +167,39 @@ fn a_client_that_goes_leaves_nothing_in_any_shard() {
     let session = bench.client();
     let cq = self::cq(&session);
     qp(&session, self::pd(&session), cq);
+}
+
+/// Holds up the shard until it is let go.
+#[derive(Debug)]
+struct Holds(crossbeam::channel::Receiver<()>);
+
+impl Capture for Holds {
+    fn frame(&mut self, _: &SeenFrame<'_>) {
+        let _ = self.0.recv();
+    }
+}
+
+#[test]
+fn a_shard_that_stands_still_is_noticed_and_the_others_go_on() {
+    let bench = Bench::with_shards(SHARDS);
+    let session = bench.client();
+    let (pd, cq) = (pd(&session), cq(&session));
+    let shards = &bench.device.core().shards;
+    let (let_go, held) = crossbeam::channel::bounded(0);
+    let hold = Command::AddCapture {
+        number: 9,
+        filter: Filter::default(),
+        sink: Box::new(Holds(held)),
+    };
+    shards.execute(0, hold).unwrap();
+    // One to be counted there before, the next go to the others.
+    qp(&session, pd, cq);
+    let elsewhere = shards.placement().home(false);
+    assert_ne!(elsewhere, 0);
+    assert!(bench.wire.push(&[0; 60]));
+    bench.until("it is noticed", || shards.stalled() == 1);
+    shards.execute(elsewhere, Command::QueryCounters).unwrap();
+    drop(let_go);
+    bench.until("it goes on", || shards.stalled() == 0);
+    assert_eq!(bench.level("stalled_shards"), 0);
 }
