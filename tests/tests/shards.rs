@@ -441,3 +441,52 @@ fn content(memfd: &OwnedFd, bytes: usize) -> Vec<u8> {
     assert_eq!(read, bytes);
     content
 }
+
+/// The processors on which each of a daemon's shards may run.
+fn processors_of_shards(daemon: &Daemon) -> Vec<(String, String)> {
+    let tasks = format!("/proc/{}/task", daemon.id());
+    let tasks = std::fs::read_dir(tasks).expect("its threads");
+    let mut found: Vec<_> = tasks
+        .filter_map(|task| {
+            let task = task.ok()?.path();
+            let name = std::fs::read_to_string(task.join("comm")).ok()?;
+            let status = std::fs::read_to_string(task.join("status")).ok()?;
+            let allowed = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            name.starts_with("rnic-shard")
+                .then(|| (name.trim().to_owned(), allowed.trim().to_owned()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn each_shard_stays_on_the_processor_that_it_is_given() {
+    let mut lab = Lab::new("cores");
+    let link = LinkOptions {
+        queues: 2,
+        ..LinkOptions::default()
+    };
+    let (a, b) = lab.pair(&link);
+    let start = |host: &Host, cores: &str| {
+        let said = ["--shards", "2", "--cores", cores];
+        let options = DaemonOptions {
+            arguments: said.map(str::to_owned).to_vec(),
+            ..DaemonOptions::default()
+        };
+        Daemon::start(&lab, host, &options)
+    };
+    let (on_list, anywhere) = (start(&a, "1,0"), start(&b, "any"));
+    let shard = |name: &str, cores: &str| (name.to_owned(), cores.to_owned());
+    assert_eq!(
+        processors_of_shards(&on_list),
+        [shard("rnic-shard", "1"), shard("rnic-shard-1", "0")]
+    );
+    let all = processors_of_shards(&anywhere);
+    assert!(
+        all.len() == 2 && all[0].1 == all[1].1 && all[0].1 != "1",
+        "{all:?}"
+    );
+}

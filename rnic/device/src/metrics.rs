@@ -77,7 +77,7 @@ type Head = (&'static str, &'static str, MetricKind);
 
 const INFO: Head = (
     "rnic_info",
-    "1 for each interface; its labels say which shard serves it, how, and the version of the program.",
+    "1 for each shard of an interface; its labels say how it is served, and the version of the program.",
     MetricKind::Gauge,
 );
 const OPEN: Head = (
