@@ -9,7 +9,9 @@ use std::time::Duration;
 use rnic::inspect::{Kind, Object};
 
 use crate::binary;
-use crate::lab::{Command, Finished, Host, INTERFACE, Lab, Namespace, Process, Signal};
+use crate::lab::{
+    Command, Finished, Host, INTERFACE, Lab, Namespace, Process, Signal, default_queues,
+};
 use crate::wait;
 
 /// How long a daemon may take until it serves.
@@ -65,6 +67,9 @@ impl Daemon {
         }
         if let Some(mode) = options.mode {
             command = command.args(["--mode", mode]);
+        }
+        if default_queues() > 1 && !options.arguments.iter().any(|said| said == "--shards") {
+            command = command.args(["--shards", "auto"]);
         }
         let command = command.args(&options.arguments);
         Self::started(command, namespace, socket, capture)

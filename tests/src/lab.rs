@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use cable::{Cable, ENDS};
 pub use forked::FORKS;
-pub use link::{INTERFACE, LinkOptions};
+pub use link::{INTERFACE, LinkOptions, default_queues};
 pub use namespace::Namespace;
 pub use process::{Command, Finished, Process};
 pub use routed::Routers;

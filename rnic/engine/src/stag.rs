@@ -457,7 +457,7 @@ impl StagTable {
         Ok(entry)
     }
 
-    #[inline]
+    #[inline(always)]
     fn range<'a>(
         &'a self,
         entry: &'a Entry,
@@ -469,7 +469,7 @@ impl StagTable {
         self.reach(entry, stag, allowed)?.range(to, len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn reach<'a>(
         &'a self,
         entry: &'a Entry,
@@ -490,7 +490,7 @@ impl StagTable {
 
 impl Entry {
     /// It is valid, and no other shard's work has changed the STag since.
-    #[inline]
+    #[inline(always)]
     fn is_valid(&self) -> bool {
         self.state == State::Valid && self.view.as_ref().is_none_or(View::is_current)
     }

@@ -25,11 +25,21 @@ impl Default for LinkOptions {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            queues: 1,
+            queues: default_queues(),
             offloads: false,
             cable: None,
         }
     }
+}
+
+/// Queues of a link where a test does not say: 1, or what `RNIC_TEST_QUEUES` says. Daemons then have a shard for each,
+/// as far as there are processors, so that any test can be run over several shards.
+#[must_use]
+pub fn default_queues() -> u32 {
+    let said = std::env::var("RNIC_TEST_QUEUES").ok();
+    said.map_or(1, |said| {
+        said.parse().expect("RNIC_TEST_QUEUES is a number")
+    })
 }
 
 /// Joins two hosts by a veth pair; both ends are [`INTERFACE`] and up.
