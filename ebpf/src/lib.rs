@@ -40,6 +40,7 @@ mod icmp;
 mod load;
 mod program;
 mod queues;
+mod rx_hash;
 mod steering;
 #[allow(unsafe_code)]
 mod sys;
@@ -53,5 +54,6 @@ pub use flood::{FloodLimits, FlowState, KnownFlows, Rate};
 pub use icmp::IpVersion;
 pub use program::MAX_QUEUES;
 pub use queues::number_of_rx_queues;
+pub use rx_hash::{RxHash, rx_hash};
 pub use steering::{Steering, SteeringConfig};
 pub use tap::Tap;

@@ -19,6 +19,15 @@ const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_GRSSH: u32 = 0x46;
+const ETHTOOL_GRXFH: u32 = 0x29;
+/// The bit of the Toeplitz hash among the kernel's hash functions.
+const ETH_RSS_HASH_TOP: u8 = 1;
+/// `RXH_IP_SRC`, `RXH_IP_DST`, `RXH_L4_B_0_1` and `RXH_L4_B_2_3`.
+const RXH_ADDRESSES_AND_PORTS: u64 = 0xf0;
+/// Kinds of flows.
+pub(crate) const TCP_V4_FLOW: u32 = 1;
+pub(crate) const TCP_V6_FLOW: u32 = 5;
 /// The set of strings that are features' names, of `enum ethtool_stringset`.
 const ETH_SS_FEATURES: u32 = 4;
 /// `ETH_GSTRING_LEN`.
@@ -113,6 +122,77 @@ pub(crate) fn channels(interface: &str) -> io::Result<Channels> {
     // SAFETY: for this command the kernel reads and writes one `ethtool_channels`.
     unsafe { ethtool(interface, (&raw mut channels).cast()) }?;
     Ok(channels)
+}
+
+/// The hash by which an interface chooses RX queues.
+#[derive(Debug)]
+pub(crate) struct RxHash {
+    /// Of the Toeplitz hash.
+    pub(crate) key: Vec<u8>,
+    /// Queues, by the hash.
+    pub(crate) table: Vec<u32>,
+}
+
+/// Bytes of `struct ethtool_rxfh` before its table: command, context, sizes of table and key, function, and the rest.
+const RXFH_HEADER: usize = 24;
+/// More entries and bytes than any driver has.
+const RXFH_MOST: u32 = 1 << 16;
+
+/// Asks the driver for its hash (`ETHTOOL_GRSSH`), in the thread's network namespace.
+pub(crate) fn rx_hash(interface: &str) -> io::Result<RxHash> {
+    let unusable = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    let word = |bytes: &[u8], at: usize| {
+        let word = bytes
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok());
+        word.map_or(0, u32::from_ne_bytes)
+    };
+    let mut header = vec![0; RXFH_HEADER];
+    header[..4].copy_from_slice(&ETHTOOL_GRSSH.to_ne_bytes());
+    // SAFETY: asked with room for no entry and no byte of a key, the kernel writes how many there are.
+    unsafe { ethtool(interface, header.as_mut_ptr().cast()) }?;
+    let (entries, key) = (word(&header, 8), word(&header, 12));
+    if entries > RXFH_MOST || key > RXFH_MOST {
+        return Err(unusable());
+    }
+    let table_end = RXFH_HEADER + 4 * entries as usize;
+    let mut all = vec![0; table_end + key as usize];
+    all[..4].copy_from_slice(&ETHTOOL_GRSSH.to_ne_bytes());
+    all[8..12].copy_from_slice(&entries.to_ne_bytes());
+    all[12..16].copy_from_slice(&key.to_ne_bytes());
+    // SAFETY: the kernel writes as many entries and bytes as there is room for, or refuses when the driver has others by
+    // now.
+    unsafe { ethtool(interface, all.as_mut_ptr().cast()) }?;
+    // One function, Toeplitz's, of the packet as it is.
+    if all[16] != ETH_RSS_HASH_TOP || all[17] != 0 {
+        return Err(unusable());
+    }
+    let table = all[RXFH_HEADER..table_end].chunks(4);
+    Ok(RxHash {
+        table: table.map(|entry| word(entry, 0)).collect(),
+        key: all[table_end..].to_vec(),
+    })
+}
+
+/// Whether the ports of a kind of flow are hashed, beside its addresses (`ETHTOOL_GRXFH`).
+pub(crate) fn hashes_ports(interface: &str, flow: u32) -> io::Result<bool> {
+    /// `struct ethtool_rxnfc`, of which the kernel uses the first three for this. The rest is longer than its own.
+    #[repr(C)]
+    struct Classification {
+        command: u32,
+        flow: u32,
+        fields: u64,
+        rest: [u8; 512],
+    }
+    let mut asked = Classification {
+        command: ETHTOOL_GRXFH,
+        flow,
+        fields: 0,
+        rest: [0; 512],
+    };
+    // SAFETY: for this command the kernel reads and writes no more than one `ethtool_rxnfc` without rules.
+    unsafe { ethtool(interface, (&raw mut asked).cast()) }?;
+    Ok(asked.fields == RXH_ADDRESSES_AND_PORTS)
 }
 
 /// 32 features, a bit for each.

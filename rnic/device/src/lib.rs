@@ -38,6 +38,7 @@ mod metrics;
 mod open;
 pub mod pcapng;
 mod peers;
+mod port_choice;
 mod reconfigure;
 mod refuse;
 mod room;

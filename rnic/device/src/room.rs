@@ -139,9 +139,7 @@ impl Room {
 /// Bytes that may still be charged to the process for what clients have: pages of their rings that
 /// nobody has touched, and page tables of registered memory.
 pub(crate) fn to_come(prm: &Prm) -> u64 {
-    let rings = prm
-        .held_of(Resource::RingEntries)
-        .saturating_mul(SLOT_SIZE as u64);
+    let rings = prm.ring_entries().saturating_mul(SLOT_SIZE as u64);
     let tables = prm.held_of(Resource::RegisteredBytes) / BYTES_PER_TABLE_BYTE;
     rings.saturating_add(tables)
 }

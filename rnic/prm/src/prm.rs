@@ -47,6 +47,8 @@ pub struct Prm {
     /// The place in `regions` of each STag, by its index.
     stags: HashMap<u32, u32>,
     cqs: Table<Cq>,
+    /// Entries of completion queues' rings beyond the first of each.
+    further_ring_entries: u64,
     srqs: Table<Srq>,
     qps: Table<Qp>,
     listeners: Table<Listener>,
@@ -123,6 +125,7 @@ impl Prm {
             regions: Table::new(limits.device.regions.min(regions::STAGS_MAX)),
             stags: HashMap::new(),
             cqs: Table::new(limits.device.completion_queues),
+            further_ring_entries: 0,
             srqs: Table::new(limits.device.shared_receive_queues),
             qps: Table::new(limits.device.queue_pairs),
             listeners: Table::new(limits.device.listeners),
@@ -252,6 +255,12 @@ impl Prm {
     /// What all clients hold together of one of these.
     pub fn held_of(&self, resource: Resource) -> u64 {
         self.usage.held(resource)
+    }
+
+    /// Entries of all rings that there are: of completion queues there is one for each shard, and the limits count one.
+    pub fn ring_entries(&self) -> u64 {
+        let held = self.held_of(Resource::RingEntries);
+        held.saturating_add(self.further_ring_entries)
     }
 
     /// How many requests each limit has refused, by the name of the counter, in a fixed order.

@@ -124,18 +124,18 @@ impl ClientSession {
         let peers = core
             .prm()
             .connection_rules(self.id(), &core.config.interface);
-        let reserved = core.ports.connect(
-            LocalPort::new(wanted.transport, SocketAddr::new(local, local_port)),
-            scope,
-        )?;
-        let local = reserved.local();
         let qp = *granted.qp();
+        let at = LocalPort::new(wanted.transport, SocketAddr::new(local, local_port));
         // What stays within this host is in one shard.
         let within_host = path.is_loopback() || internal_link.is_some();
-        let placed = match within_host {
-            true => core.shards.bring(qp, FIRST),
-            false => Ok(()),
+        let reserved = if within_host {
+            core.shards.bring(qp, FIRST)?;
+            core.ports.connect(at, scope)?
+        } else {
+            let shard = core.shards.placement().shard_of(qp);
+            core.take_port(at, wanted.remote, shard, scope)?
         };
+        let local = reserved.local();
         let connect = Command::Connect {
             qp,
             transport: wanted.transport,
@@ -148,7 +148,7 @@ impl ClientSession {
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         };
-        let connecting = placed.and_then(|()| core.shards.execute_for(qp, connect));
+        let connecting = core.shards.execute_for(qp, connect);
         let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));
         let local = match self.finish_reservation(reserved, connecting)? {
             Answer::Connecting { local } => local,

@@ -28,12 +28,14 @@ impl Prm {
         let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
         let cq = Cq { depth, rings };
         let amounts = cq.amounts();
+        let further = cq.further_entries();
         self.check_quota(client, &amounts)?;
         let id = self
             .cqs
             .insert(client, Phase::Coming, cq)
             .ok_or_else(|| refusal::full(Kind::Cq, self.limits.device.completion_queues))?;
         self.charge(client, &amounts);
+        self.further_ring_entries += further;
         Ok(CqGrant {
             client,
             cq: CqId(id),
@@ -76,9 +78,11 @@ impl Prm {
                 "completion queue {cq} can't have {depth} entries in place of {has}: ask for no fewer"
             )));
         }
-        let amounts = Cq { depth, rings }.ring_entries();
+        let wanted = Cq { depth, rings };
+        let (amounts, further) = (wanted.ring_entries(), wanted.further_entries());
         self.check_quota(client, &[amounts])?;
         self.charge(client, &[amounts]);
+        self.further_ring_entries += further;
         Ok(CqResize {
             client,
             cq,
@@ -100,6 +104,7 @@ impl Prm {
             std::mem::swap(&mut slot.object, &mut unused);
         }
         self.discharge(client, &[unused.ring_entries()]);
+        self.forget_further(unused);
     }
 
     /// Begins to remove a completion queue.
@@ -267,7 +272,13 @@ impl Prm {
     pub(super) fn forget_cq(&mut self, cq: CqId) {
         if let Some(slot) = self.cqs.remove(cq.0) {
             self.discharge(slot.owner, &slot.object.amounts());
+            self.forget_further(slot.object);
         }
+    }
+
+    fn forget_further(&mut self, cq: Cq) {
+        let entries = cq.further_entries();
+        self.further_ring_entries = self.further_ring_entries.saturating_sub(entries);
     }
 
     pub(super) fn forget_qp(&mut self, qp: QpNum) {
@@ -292,9 +303,14 @@ impl Cq {
         [(Resource::CompletionQueues, 1), self.ring_entries()]
     }
 
+    /// Of one ring: what a client may have does not depend on how many shards there are.
     fn ring_entries(&self) -> (Resource, u64) {
-        let entries = u64::from(self.depth) * u64::from(self.rings);
-        (Resource::RingEntries, entries)
+        (Resource::RingEntries, self.depth.into())
+    }
+
+    /// Entries of the other rings.
+    fn further_entries(&self) -> u64 {
+        u64::from(self.depth) * u64::from(self.rings.saturating_sub(1))
     }
 }
 

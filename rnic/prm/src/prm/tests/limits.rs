@@ -302,3 +302,28 @@ fn a_queue_that_no_ring_holds_is_refused_in_the_clients_own_numbers() {
     };
     prm.create_qp(us.client, fits).map(|_| ()).unwrap();
 }
+
+#[test]
+fn rings_of_further_shards_are_known_and_count_against_no_limit() {
+    let mut prm = Prm::new(Limits::default());
+    let client = *prm.add_client(CREDENTIALS).unwrap().client();
+    let first = prm.create_cq(client, 16, 4).unwrap();
+    let cq = *first.cq();
+    prm.cq_created(first);
+    let failed = prm.create_cq(client, 8, 4).unwrap();
+    prm.cq_failed(failed);
+    assert_eq!(prm.held_of(Resource::RingEntries), 16);
+    assert_eq!(prm.ring_entries(), 64);
+    for (done, entries) in [(false, 64), (true, 128)] {
+        let resize = prm.resize_cq(client, cq, 32).unwrap();
+        assert_eq!(prm.ring_entries(), 64 + 128);
+        prm.cq_resized(resize, done);
+        assert_eq!(prm.ring_entries(), entries);
+    }
+    let removal = prm.destroy_cq(client, cq).unwrap();
+    prm.cq_removed(removal);
+    assert_eq!(
+        (prm.held_of(Resource::RingEntries), prm.ring_entries()),
+        (0, 0)
+    );
+}
