@@ -3,7 +3,7 @@
 //! Whoever takes the last one keeps all others from being accepted. So the limits of what clients hold
 //! are to be reached before that of the process.
 
-use rnic_device::Limits;
+use rnic_device::{DeviceConfig, Limits};
 use rustix::process::{Resource, Rlimit};
 
 use crate::clients::THREADS_BESIDE;
@@ -11,12 +11,17 @@ use crate::clients::THREADS_BESIDE;
 /// Of a client: its channel, kick and event socket, and the descriptors that come with a request, or go
 /// with a reply and wait to be sealed.
 const OF_CLIENT: u64 = 12;
+/// Of a client, for each shard beyond the first: a kick, and its other end on the way.
+const OF_SHARD: u64 = 2;
 /// Of the daemon and its devices: sockets, maps and programs of each interface, metrics, captures.
 const OWN: u64 = 512;
 
 /// Takes all the open files that the host allows: the usual limit is for programs that use select(2).
 /// Says what is missing.
-pub(crate) fn raise(limits: &Limits) {
+pub(crate) fn raise(devices: &[DeviceConfig]) {
+    let Some(first) = devices.first() else {
+        return;
+    };
     let allowed = rustix::process::getrlimit(Resource::Nofile);
     let wanted = Rlimit {
         current: allowed.maximum,
@@ -29,7 +34,8 @@ pub(crate) fn raise(limits: &Limits) {
         );
     }
     let found = rustix::process::getrlimit(Resource::Nofile).current;
-    let needed = needed(limits);
+    let shards = devices.iter().map(|device| device.shards.most()).max();
+    let needed = needed(&first.limits, shards.unwrap_or(1).into());
     if let Some(found) = found.filter(|found| *found < needed) {
         log::warn!(
             "{found} open files are allowed, but clients may take {needed}, after which nobody is \
@@ -39,11 +45,12 @@ pub(crate) fn raise(limits: &Limits) {
 }
 
 /// What clients may take within their limits, and the daemon's own.
-fn needed(limits: &Limits) -> u64 {
+fn needed(limits: &Limits, shards: u64) -> u64 {
     let device = &limits.device;
+    let of_client = OF_CLIENT + shards.saturating_sub(1) * OF_SHARD;
     let threads = u64::from(limits.clients) + THREADS_BESIDE as u64;
     [
-        threads.saturating_mul(OF_CLIENT),
+        threads.saturating_mul(of_client),
         // A socket to notify by.
         device.completion_queues.into(),
         // A port of a connection's own, and one for each listener.
@@ -66,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_default_limits_fit_what_hosts_allow() {
-        let needed = needed(&Limits::default());
+        let needed = needed(&Limits::default(), 1);
         assert!((10_000..16_384).contains(&needed), "{needed}");
     }
 
@@ -74,14 +81,16 @@ mod tests {
     fn each_limit_counts() {
         let mut limits = Limits::default();
         limits.per_client.remote_regions = 0;
-        let before = needed(&limits);
+        let before = needed(&limits, 1);
         limits.clients += 10;
         limits.device.completion_queues += 1;
         limits.device.queue_pairs += 1;
         limits.device.listeners += 1;
-        assert_eq!(needed(&limits), before + 123);
+        assert_eq!(needed(&limits, 1), before + 123);
         limits.per_client.remote_regions = 1;
         limits.device.remote_regions = 100;
-        assert_eq!(needed(&limits), before + 223);
+        assert_eq!(needed(&limits, 1), before + 223);
+        let threads = u64::from(limits.clients) + THREADS_BESIDE as u64;
+        assert_eq!(needed(&limits, 4), before + 223 + 6 * threads);
     }
 }

@@ -102,9 +102,7 @@ impl Reload {
         };
         let failed = self.devices.reconfigure(&asked.devices, how)?;
         log::set_max_level(asked.log);
-        if let Some(first) = asked.devices.first() {
-            open_files::raise(&first.limits);
-        }
+        open_files::raise(&asked.devices);
         *settings = asked;
         log::info!("{} is reloaded", file.display());
         Ok(failed)

@@ -101,9 +101,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     let closer = ChannelCloser::start().map_err(ServeError::Closer)?;
     SocketFile::clear(path)?;
     let service = Arc::new(Service::from_environment());
-    if let Some(first) = settings.devices.first() {
-        open_files::raise(&first.limits);
-    }
+    open_files::raise(&settings.devices);
     let (devices, (socket, metrics)) =
         Devices::open_then(settings.devices.clone(), settings.presence, || {
             // While their directories can be written to, and the first be given to a group.

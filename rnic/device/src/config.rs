@@ -147,6 +147,11 @@ impl ShardCount {
     /// The most shards of an interface.
     pub const MAX: u32 = rnic_engine::shard::SHARDS_MAX as u32;
 
+    /// How many it is at most, whatever queues there are.
+    pub fn most(self) -> u32 {
+        self.of(u32::MAX)
+    }
+
     /// How many it is for so many queues.
     pub(crate) fn of(self, queues: u32) -> u32 {
         match self {

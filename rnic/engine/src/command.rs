@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_ipc::capture::Filter;
@@ -99,8 +100,8 @@ pub enum Command {
         /// The engine's end.
         ring: CqProducer,
         /// A socket to which one byte is sent, without blocking, when an armed CQ gets a
-        /// completion.
-        notify: OwnedFd,
+        /// completion. All shards have the same one.
+        notify: Arc<OwnedFd>,
     },
     /// Another ring for a completion queue that has not failed. Where other shards have rings of it too, whoever
     /// waits for its completions is woken.

@@ -6,6 +6,7 @@
 //! the queue pairs that use it, and nothing else (RFC 5040 section 8.1.1, requirement 10).
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rnic_ipc::id::{ClientId, CqId};
 use rnic_ipc::ring::{CqProducer, CqPushError};
@@ -31,7 +32,7 @@ pub struct CqTable {
 struct Cq {
     client: ClientId,
     ring: CqProducer,
-    notify: OwnedFd,
+    notify: Arc<OwnedFd>,
     dirty: bool,
     solicited: bool,
     failed: Option<CqPushError>,
@@ -68,7 +69,13 @@ impl CqTable {
 
     /// Adds a CQ. `notify` gets one byte, without blocking, when the armed CQ gets a completion.
     /// False, and nothing done, when there is one of this name already.
-    pub fn add(&mut self, client: ClientId, cq: CqId, ring: CqProducer, notify: OwnedFd) -> bool {
+    pub fn add(
+        &mut self,
+        client: ClientId,
+        cq: CqId,
+        ring: CqProducer,
+        notify: Arc<OwnedFd>,
+    ) -> bool {
         if self.queues.contains(cq.0) {
             return false;
         }

@@ -1,6 +1,7 @@
 //! Completion queues and queue pairs.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{QpAttributes, QpState, Refusal, Response};
@@ -41,18 +42,14 @@ impl ClientSession {
         let (notify, notified) = rnic_ipc::wake::pair()
             .map_err(|errno| refuse::host("a socket pair for notifications", errno))?;
         let cq = *grant.cq();
-        let notify = notify.into_fd();
-        let add = |ring| {
-            Ok(Command::AddCq {
-                client: self.id(),
-                cq,
-                ring,
-                notify: notify.try_clone()?,
-            })
+        let notify = Arc::new(notify.into_fd());
+        let add = |ring| Command::AddCq {
+            client: self.id(),
+            cq,
+            ring,
+            notify: notify.clone(),
         };
-        let commands: std::io::Result<Vec<_>> = rings.into_iter().map(add).collect();
-        let commands = commands.map_err(|error| refuse::host("a socket's descriptors", error))?;
-        shards.all_or_none(commands, || Command::RemoveCq { cq })?;
+        shards.all_or_none(rings.into_iter().map(add), || Command::RemoveCq { cq })?;
         Ok(vec![memory, notified.into_fd()])
     }
 

@@ -1,5 +1,4 @@
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rnic_ipc::ring::{CqConsumer, CqMemory};
 use rnic_ipc::shm::SharedMemory;
@@ -36,7 +35,7 @@ fn setup(depth: u32) -> Setup {
     )
     .unwrap();
     let mut table = CqTable::new(4);
-    assert!(table.add(CLIENT, CQ, producer, notify));
+    assert!(table.add(CLIENT, CQ, producer, notify.into()));
     Setup {
         table,
         consumer,

@@ -176,7 +176,7 @@ fn cq(table: &mut CqTable, cq: CqId, depth: u32) -> (CqConsumer, OwnedFd) {
         None,
     )
     .unwrap();
-    assert!(table.add(ClientId(1), cq, producer, notify));
+    assert!(table.add(ClientId(1), cq, producer, notify.into()));
     (
         CqMemory::attach(&memory, depth, 1).unwrap().remove(0),
         woken,

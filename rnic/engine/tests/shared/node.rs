@@ -180,7 +180,7 @@ impl Node {
                 client,
                 cq: CqId(cq),
                 ring,
-                notify,
+                notify: notify.into(),
             });
         }
         for (listener, transport) in [(1, Transport::Tcp), (2, Transport::Sctp)] {

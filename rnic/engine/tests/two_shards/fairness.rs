@@ -67,7 +67,7 @@ impl Tenant {
                 client,
                 cq: cq_id,
                 ring: rings.remove(0),
-                notify,
+                notify: notify.into(),
             },
         ] {
             side.shard.execute(command, Instant::ZERO).unwrap();

@@ -190,7 +190,7 @@ impl<P: Port> Side<P> {
                     client: CLIENT,
                     cq: CQ,
                     ring: rings.remove(0),
-                    notify: theirs,
+                    notify: theirs.into(),
                 },
                 now,
             )
@@ -267,7 +267,7 @@ impl<P: Port> Side<P> {
             client,
             cq,
             ring: rings.remove(0),
-            notify,
+            notify: notify.into(),
         };
         self.shard.execute(command, Instant::ZERO).unwrap();
         self.cq_of_next = cq;
