@@ -29,6 +29,9 @@ const SPARE: usize = 4;
 /// The part of an entry that says whose it is: a shard's number and 1.
 const SHARD_BITS: u32 = 8;
 const SHARD_MASK: u64 = (1 << SHARD_BITS) - 1;
+/// Of an entry whose connection is on its way to the shard. There are at most 64 shards.
+const AWAITED: u64 = 1 << (SHARD_BITS - 1);
+const _: () = assert!((crate::shard::SHARDS_MAX as u64) < AWAITED);
 /// No flow.
 const EMPTY: u64 = 0;
 
@@ -72,7 +75,16 @@ impl FlowOwners {
     /// to its shard by themselves.
     fn enter(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
         let key = self.key(transport, tuple);
-        let entry = key.entry(shard);
+        self.put(&key, key.entry(shard))
+    }
+
+    /// The same of a connection that is on its way to the shard.
+    fn enter_awaited(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+        let key = self.key(transport, tuple);
+        self.put(&key, key.entry(shard) | AWAITED)
+    }
+
+    fn put(&self, key: &Key, entry: u64) -> bool {
         let used = |bucket: &usize| {
             let slots = &self.buckets[*bucket].0;
             slots
@@ -108,11 +120,19 @@ impl FlowOwners {
         found
     }
 
-    /// Whether this shard has a flow.
-    fn owns(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+    /// The connection has come, or does not come.
+    fn leave_awaited(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
         let key = self.key(transport, tuple);
+        let entry = key.entry(shard) | AWAITED;
+        let _ = self.slots(&key).any(|slot| replace(slot, entry, EMPTY));
+    }
+
+    /// Whether a connection with this flow is on its way to the shard.
+    fn awaits(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+        let key = self.key(transport, tuple);
+        let entry = key.entry(shard) | AWAITED;
         let mut slots = self.slots(&key);
-        slots.any(|slot| key.owner(slot.load(Ordering::Acquire)) == Some(shard))
+        slots.any(|slot| slot.load(Ordering::Acquire) == entry)
     }
 
     fn slots(&self, key: &Key) -> impl Iterator<Item = &AtomicU64> {
@@ -155,19 +175,24 @@ impl OwnFlows {
         self.owners.enter(self.shard, transport, tuple)
     }
 
-    /// A connection with this flow is about to go to another shard. Says whether others can know.
-    pub fn enter_for(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
-        self.owners.enter(shard, transport, tuple)
+    /// A connection with this flow is about to go to another shard, which awaits it. Says whether others can know.
+    pub fn send_to(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+        self.owners.enter_awaited(shard, transport, tuple)
     }
 
     /// It does not go there.
-    pub fn leave_for(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
-        self.owners.leave(shard, transport, tuple);
+    pub fn keep_from(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
+        self.owners.leave_awaited(shard, transport, tuple);
     }
 
-    /// Whether this shard has a flow.
-    pub fn owns(&self, transport: Transport, tuple: &FourTuple) -> bool {
-        self.owners.owns(self.shard, transport, tuple)
+    /// Whether a connection with this flow is on its way to this shard.
+    pub fn awaits(&self, transport: Transport, tuple: &FourTuple) -> bool {
+        self.owners.awaits(self.shard, transport, tuple)
+    }
+
+    /// It has come, or does not come.
+    pub fn no_longer_awaits(&self, transport: Transport, tuple: &FourTuple) {
+        self.owners.leave_awaited(self.shard, transport, tuple);
     }
 
     /// It is over. Once for each [`Self::enter`].
@@ -182,7 +207,7 @@ impl Key {
     }
 
     fn owner(&self, entry: u64) -> Option<u8> {
-        let shard = (entry & SHARD_MASK).checked_sub(1)?;
+        let shard = (entry & SHARD_MASK & !AWAITED).checked_sub(1)?;
         // The mask leaves it so many bits.
         (entry & !SHARD_MASK == self.tag).then_some(shard as u8)
     }

@@ -107,26 +107,26 @@ impl ConnTable {
         let (Some(own), Some(conn)) = (&self.own, self.get(id)) else {
             return false;
         };
-        own.enter_for(to, conn.transport(), &conn.tuple)
+        own.send_to(to, conn.transport(), &conn.tuple)
     }
 
     /// It is not.
     pub fn take_flow_back(&self, id: ConnId, to: u8) {
         if let (Some(own), Some(conn)) = (&self.own, self.get(id)) {
-            own.leave_for(to, conn.transport(), &conn.tuple);
+            own.keep_from(to, conn.transport(), &conn.tuple);
         }
     }
 
-    /// Whether a flow is this shard's, though it may have no connection with it yet.
-    pub fn owns_flow(&self, transport: Transport, tuple: &FourTuple) -> bool {
+    /// Whether a connection with this flow is on its way from another shard.
+    pub fn awaits(&self, transport: Transport, tuple: &FourTuple) -> bool {
         let own = self.own.as_ref();
-        own.is_some_and(|own| own.owns(transport, tuple))
+        own.is_some_and(|own| own.awaits(transport, tuple))
     }
 
-    /// A flow is not this shard's any more, once.
-    pub fn leave_flow(&self, transport: Transport, tuple: &FourTuple) {
+    /// It has come, or does not come.
+    pub fn no_longer_awaits(&self, transport: Transport, tuple: &FourTuple) {
         if let Some(own) = &self.own {
-            own.leave(transport, tuple);
+            own.no_longer_awaits(transport, tuple);
         }
     }
 

@@ -126,3 +126,21 @@ fn shards_enter_and_leave_at_once() {
         }
     });
 }
+
+/// Its segments go to the shard that awaits it; a shard that has a flow does not await it, whatever TCP has forgotten.
+#[test]
+fn a_flow_that_is_on_its_way_is_awaited_until_it_has_come() {
+    let (table, tcp) = (FlowOwners::new(100, SECRET), Transport::Tcp);
+    assert!(table.enter(1, tcp, &tuple(1)));
+    assert!(!table.awaits(1, tcp, &tuple(1)));
+    assert!(table.enter_awaited(2, tcp, &tuple(1)));
+    assert!(table.awaits(2, tcp, &tuple(1)) && !table.awaits(1, tcp, &tuple(1)));
+    table.leave(1, tcp, &tuple(1));
+    assert_eq!(table.other_than(1, tcp, &tuple(1)), Some(2));
+    assert!(table.enter(2, tcp, &tuple(1)));
+    table.leave_awaited(2, tcp, &tuple(1));
+    assert!(!table.awaits(2, tcp, &tuple(1)));
+    assert_eq!(table.other_than(1, tcp, &tuple(1)), Some(2));
+    table.leave(2, tcp, &tuple(1));
+    assert_eq!(table.other_than(1, tcp, &tuple(1)), None);
+}

@@ -87,7 +87,7 @@ impl Ctl {
         let tuple = conn.tuple;
         let id = dp.stack.attach(tcp);
         let Some(id) = id else {
-            dp.conns.leave_flow(Transport::Tcp, &tuple);
+            dp.conns.no_longer_awaits(Transport::Tcp, &tuple);
             let reason = DisconnectReason::LocalError;
             let gone = ShardEvent::RequestGone { request, reason };
             self.events.push_back(gone);
@@ -106,8 +106,7 @@ impl Ctl {
             _ => None,
         };
         self.adopt(dp, tx, conn);
-        // The flow was entered when the connection left.
-        dp.conns.leave_flow(Transport::Tcp, &tuple);
+        dp.conns.no_longer_awaits(Transport::Tcp, &tuple);
         self.requests.insert(request.0, id);
         let listener = listener.and_then(|listener| self.listeners.get_mut(&listener.0));
         let Some(listener) = listener else {
@@ -123,9 +122,9 @@ impl Ctl {
 }
 
 impl<P: Port> Datapath<P> {
-    /// Whether a flow is this shard's of which it has no connection: it is on its way from another shard.
+    /// Whether a connection with this flow is on its way from another shard.
     pub(in crate::shard) fn awaits(&self, tuple: &FourTuple) -> bool {
-        self.conns.owns_flow(Transport::Tcp, tuple)
+        self.conns.awaits(Transport::Tcp, tuple)
     }
 }
 
