@@ -300,6 +300,8 @@ fn a_thousand_queue_pairs_of_one_client_get_even_shares_of_four_shards() {
     let [a, b] = connected(&shards, QUEUE_PAIRS);
     assert_eq!(shards.of_each(0, "rnic_queue_pairs", ""), [250; 4]);
     assert_eq!(shards.of_each(1, "rnic_queue_pairs", ""), [250; 4]);
+    let bytes = Pattern::bytes(5, PART * QUEUE_PAIRS);
+    a.region.write(0, &bytes).expect("it has as many");
     let counts = write_for(&a, &b, Duration::from_secs(5));
     let (least, most) = (counts.iter().min(), counts.iter().max());
     let of_shards = shards.of_each(0, "rnic_work_requests_total", "result=\"success\"");
@@ -311,7 +313,18 @@ fn a_thousand_queue_pairs_of_one_client_get_even_shares_of_four_shards() {
             "{of_shards:?} are not even"
         );
     }
-    assert!(a.region.to_vec(0..16).is_ok());
+    let each = counts.iter().sum::<u64>() / QUEUE_PAIRS as u64;
+    for count in &counts {
+        assert!(
+            count.abs_diff(each) <= each / 5,
+            "{least:?} to {most:?} are not even"
+        );
+    }
+    // A Write completes when it is sent.
+    rnic_tests::wait::until("all bytes are there", LIMIT, || {
+        let there = b.region.to_vec(0..bytes.len()).expect("all of it");
+        (there == bytes).then_some(())
+    });
 }
 
 /// RFC 5041 section 8.3.1: when revoking returns, nothing is written any more, by any shard.

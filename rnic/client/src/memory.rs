@@ -22,6 +22,7 @@ use crate::remote_memory::RemoteMemory;
 use crate::session::Session;
 use crate::work::WorkRequest;
 
+mod of_stream;
 mod program;
 
 /// A region of so many bytes is asked for before it takes pages; one request more is nothing beside them.

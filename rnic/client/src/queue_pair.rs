@@ -1,13 +1,12 @@
 //! Queue pairs: posting work, and their connections.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    Access, DisconnectReason, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode, Request,
-    Response, Transport,
+    DisconnectReason, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
+    Transport,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -19,7 +18,7 @@ use crate::context::Inner;
 use crate::error::Error;
 use crate::events::{ConnectionEvent, Established, QpBox};
 use crate::link::{descriptors, unexpected};
-use crate::memory::{MemoryRegion, ProtectionDomain};
+use crate::memory::ProtectionDomain;
 use crate::remote_memory::RemoteMemory;
 use crate::setters::setters;
 use crate::shared::SharedReceiveQueue;
@@ -569,26 +568,6 @@ impl QueuePair {
     /// The completion queues of its send queue and its receive queue.
     pub(crate) fn completion_queues(&self) -> (&CompletionQueue, &CompletionQueue) {
         (&self.handle.cqs.0, &self.handle.cqs.1)
-    }
-
-    /// As [`ProtectionDomain::register`], for this queue pair's stream only: no other queue pair of the
-    /// domain and no other peer may use the region, and the peer may invalidate it. Its rights end with
-    /// the connection: the next one of the same queue pair is another stream.
-    pub fn register(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let stream = Some(self.num());
-        self.protection_domain().register_new(len, access, stream)
-    }
-
-    /// As [`ProtectionDomain::register_fd`], for this queue pair's stream only.
-    pub fn register_fd(
-        &self,
-        fd: impl AsFd,
-        offset: u64,
-        len: usize,
-        access: Access,
-    ) -> Result<MemoryRegion, Error> {
-        let (stream, domain) = (Some(self.num()), self.protection_domain());
-        domain.register_fd_for(fd, (offset, len), access, stream)
     }
 }
 

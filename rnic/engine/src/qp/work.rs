@@ -55,7 +55,7 @@ impl Work {
 
     /// Whether it may have to wait until the peer has answered others.
     pub(super) fn waits_for_responses(&self) -> bool {
-        self.fenced || self.is_request() || matches!(self.kind, Kind::Local | Kind::LocalLeft(_))
+        self.fenced || self.is_request() || matches!(self.kind, Kind::Local)
     }
 }
 

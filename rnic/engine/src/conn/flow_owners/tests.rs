@@ -105,15 +105,17 @@ fn what_finds_no_place_is_told_and_harms_nobody() {
 /// Several threads at once, of which each sees its own flows.
 #[test]
 fn shards_enter_and_leave_at_once() {
+    const ROUNDS: u32 = 2000;
+    const FLOWS: u32 = 8;
     let (table, tcp) = (FlowOwners::new(64, SECRET), Transport::Tcp);
     std::thread::scope(|scope| {
         for shard in 0..4 {
             let table = &table;
             scope.spawn(move || {
-                for round in 0..2000 {
-                    let own: Vec<_> = (0..8)
-                        .map(|at| u32::from(shard) * 10_000 + round * 8 + at)
-                        .collect();
+                for round in 0..ROUNDS {
+                    // No two shards have a number in common.
+                    let first = (u32::from(shard) * ROUNDS + round) * FLOWS;
+                    let own: Vec<_> = (first..first + FLOWS).collect();
                     let place = |number: &u32| table.enter(shard, tcp, &tuple(*number));
                     assert!(own.iter().all(place));
                     for number in &own {

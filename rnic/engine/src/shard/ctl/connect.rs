@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, Transport};
-use rnic_ipc::id::{ConnRequestId, QpNum};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_net::{Path, PeerRules};
 use rnic_proto::mpa::startup::{Initiator, Negotiated, Responder, ResponderOptions};
 use rnic_xsk::Port;
@@ -60,7 +60,7 @@ impl Ctl {
         Ok(local.into())
     }
 
-    fn waiting(&self, request: ConnRequestId) -> Result<ConnId, CommandError> {
+    pub(super) fn waiting(&self, request: ConnRequestId) -> Result<ConnId, CommandError> {
         self.requests
             .get(&request.0)
             .copied()
@@ -79,15 +79,8 @@ impl Ctl {
         let id = self.waiting(request)?;
         // A session's request can be answered only once.
         dp.idle_qp(num)?;
-        let gone = || unknown("connection request");
-        let conn = dp.conns.get(id).ok_or_else(gone)?;
-        let Phase::Requested {
-            listener, asked, ..
-        } = &conn.phase
-        else {
-            return Err(gone());
-        };
-        let (listener, remote) = (*listener, conn.tuple.remote);
+        let (conn, listener, asked) = dp.requested(id)?;
+        let remote = conn.tuple.remote;
         let mpa = &loopback::mpa_over(conn.port(), mpa);
         let (reply, negotiated) = match asked {
             Asked::Mpa(responder) => accept_mpa(responder, mpa, private_data)?,
@@ -97,7 +90,9 @@ impl Ctl {
         self.requests.remove(&request.0);
         self.no_longer_waiting(listener, id);
         // From here on the queue pair is told of what happens, and not the listener.
-        dp.conns.get_mut(id).ok_or_else(gone)?.phase = Phase::Over;
+        if let Some(conn) = dp.conns.get_mut(id) {
+            conn.phase = Phase::Over;
+        }
         if dp.send_startup(id, &reply).is_err() {
             let (qp, reason) = (num, DisconnectReason::LocalError);
             let message = format!("the answer to {remote} could not be sent: no frame is free");
@@ -147,15 +142,7 @@ impl Ctl {
         private_data: Option<&[u8]>,
     ) -> Result<(), CommandError> {
         let id = self.waiting(request)?;
-        let gone = || unknown("connection request");
-        let conn = dp.conns.get(id).ok_or_else(gone)?;
-        let Phase::Requested {
-            listener, asked, ..
-        } = &conn.phase
-        else {
-            return Err(gone());
-        };
-        let listener = *listener;
+        let (_, listener, asked) = dp.requested(id)?;
         let reply = match asked {
             // MPA has no other word for it.
             Asked::Mpa(responder) => {
@@ -241,6 +228,23 @@ impl<P: Port> Datapath<P> {
         };
         let window = self.config.tcp.receive_window;
         Ok(Conn::new(id, tuple, path, port, window, phase))
+    }
+
+    /// A connection whose request waits for the application, with whose listener that is and what was asked.
+    pub(super) fn requested(
+        &self,
+        id: ConnId,
+    ) -> Result<(&Conn, ListenerId, &Asked), CommandError> {
+        let conn = self.conns.get(id);
+        match conn.map(|conn| (conn, &conn.phase)) {
+            Some((
+                conn,
+                Phase::Requested {
+                    listener, asked, ..
+                },
+            )) => Ok((conn, *listener, asked)),
+            _ => Err(unknown("connection request")),
+        }
     }
 
     /// A queue pair that may get a connection.

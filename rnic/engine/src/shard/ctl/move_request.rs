@@ -36,16 +36,8 @@ impl Ctl {
         request: ConnRequestId,
         to: u8,
     ) -> Result<Box<MovedRequest>, CommandError> {
-        let gone = || unknown("connection request");
-        let id = self.requests.get(&request.0).copied().ok_or_else(gone)?;
-        let conn = dp.conns.get(id).ok_or_else(gone)?;
-        let Phase::Requested {
-            listener, asked, ..
-        } = &conn.phase
-        else {
-            return Err(gone());
-        };
-        let listener = *listener;
+        let id = self.waiting(request)?;
+        let (conn, listener, asked) = dp.requested(id)?;
         let is_alone = matches!(asked, Asked::Mpa(_)) && conn.kind == ConnKind::Tcp;
         if !is_alone || conn.port() >= dp.interface_ports {
             return Err(unmovable("over SCTP, or from this host"));
@@ -63,7 +55,8 @@ impl Ctl {
             dp.conns.take_flow_back(id, to);
             return Err(unmovable("whose peer has ended it"));
         };
-        let mut conn = dp.conns.remove(id).ok_or_else(gone)?;
+        let conn = dp.conns.remove(id);
+        let mut conn = conn.ok_or(unknown("connection request"))?;
         conn.inbound.clear(&mut dp.frames);
         self.requests.remove(&request.0);
         self.no_longer_waiting(listener, id);
