@@ -137,15 +137,18 @@ impl Devices {
     pub fn find(&self, wanted: Option<&DeviceName>) -> Result<Arc<Device>, Refusal> {
         let deadline = Instant::now() + OPENING_MAX;
         loop {
-            let mut all = self.all().into_iter();
+            // In one look: what is opened between two would be in neither.
+            let slots = self.slots.all();
+            let mut open = slots.iter().filter_map(Slot::device);
             let found = match wanted {
-                None => all.next(),
-                Some(wanted) => all.find(|device| is_meant(device, wanted)),
+                None => open.next(),
+                Some(wanted) => open.find(|device| is_meant(device, wanted)),
             };
             if let Some(found) = found {
-                return Ok(found);
+                return Ok(found.clone());
             }
-            if !self.slots.is_one_being_opened() || Instant::now() >= deadline {
+            let awaited = slots.iter().any(Slot::is_being_opened);
+            if !awaited || Instant::now() >= deadline {
                 return Err(missing(wanted, &self.slots.shared_prm().interfaces()));
             }
             std::thread::sleep(LOOK_AGAIN);

@@ -71,7 +71,8 @@ impl Slot {
         self.wait_for(BEING_OPENED);
     }
 
-    fn is_being_opened(&self) -> bool {
+    /// Whether it will be open in a moment.
+    pub(crate) fn is_being_opened(&self) -> bool {
         matches!(&self.state, State::Waiting(why, _) if why == BEING_OPENED)
     }
 
@@ -147,11 +148,6 @@ impl Slots {
     /// The one of this shard, as it is at this moment.
     pub(crate) fn one(&self, shard: u8) -> Option<Slot> {
         self.all().into_iter().find(|slot| slot.shard == shard)
-    }
-
-    /// Whether one will be open in a moment.
-    pub(crate) fn is_one_being_opened(&self) -> bool {
-        lock(&self.all).iter().any(Slot::is_being_opened)
     }
 
     /// Changes some of them. What clients are told of interfaces changes with them.
