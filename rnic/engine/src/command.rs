@@ -310,6 +310,13 @@ pub enum Command {
     },
     /// What the paths of passive connections begin with from now on.
     SetPathDefaults(PathDefaults),
+    /// Frames leave by these of the interface's ports from now on, which are its members' where it is a bond. Frames
+    /// are taken from all.
+    SetExits {
+        /// Whether each carries frames, in the order in which the shard was given them. Where none does, all count as
+        /// if they did.
+        carry: Vec<bool>,
+    },
     /// No frame comes or goes any more: all connections end with
     /// [`DisconnectReason::InterfaceGone`].
     InterfaceGone {

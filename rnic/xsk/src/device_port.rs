@@ -75,6 +75,10 @@ impl<Q: Port> Port for DevicePort<Q> {
         either!(self, port => port.unsent())
     }
 
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        either!(self, port => port.copy_transmitted(index, pool))
+    }
+
     #[inline]
     fn completed(&mut self) -> Option<(Frame, u64)> {
         either!(self, port => port.completed())

@@ -234,6 +234,10 @@ impl Port for InternalPort {
         self.queue.unsent()
     }
 
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        self.queue.copy(index, pool)
+    }
+
     fn completed(&mut self) -> Option<(Frame, u64)> {
         self.queue.completed(&mut self.statistics)
     }

@@ -57,6 +57,10 @@ pub trait Port {
     /// several chunks may count for each.
     fn unsent(&mut self) -> usize;
 
+    /// A copy of the frame of this chunk, in a frame of `pool`. `None` when the port was not given it to send, or is
+    /// done with it, or the pool has no frame for as much.
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame>;
+
     /// Takes back one frame that the link is done with, and its cookie. Its data is as it was.
     fn completed(&mut self) -> Option<(Frame, u64)>;
 

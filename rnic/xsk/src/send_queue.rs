@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::frame::Frame;
+use crate::pool::FramePool;
 use crate::port::PortStatistics;
 use crate::umem::Umem;
 
@@ -87,6 +88,13 @@ impl SendQueue {
             }
             self.done.extend(self.queued.pop_front());
         }
+    }
+
+    /// As [`Port::copy_transmitted`](crate::Port::copy_transmitted).
+    pub(crate) fn copy(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        let mut all = self.queued.iter().chain(&self.done);
+        let (frame, _) = all.find(|(frame, _)| frame.index() == index)?;
+        self.umem.copy(frame, pool)
     }
 
     /// Takes back the oldest frame that is done.

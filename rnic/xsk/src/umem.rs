@@ -9,7 +9,7 @@
 //!   `Clone`, and no other module makes any. A wide one has its own chunks, which no other has. So
 //!   `&Frame` is a shared and `&mut Frame` an exclusive borrow of its chunks' bytes.
 //! - While the kernel has a chunk its `Frame` lies in a ring's table (`xsk_port::rings`), where
-//!   nobody borrows it.
+//!   nobody borrows it. Of one that is sent, which the kernel only reads, it may be borrowed to be read.
 //! - A `Frame`'s `index`, `start`, `len` and `limit` stay inside its chunks: they are set here, by
 //!   `Frame::set_len` and by `rings`, each after checking.
 
@@ -274,6 +274,33 @@ impl Umem {
         }
     }
 
+    /// A copy, as one stretch, of a frame whose data is [spread](Self::spread) if it needs several chunks.
+    pub(crate) fn copy_spread(&self, from: &Frame, pool: &mut FramePool) -> Option<Frame> {
+        let (len, parts) = (from.len(), self.parts(from));
+        if parts == 1 {
+            return self.copy(from, pool);
+        }
+        let mut copy = pool.alloc_for(len)?;
+        let (memory, to) = (self.wide(from), self.bytes_mut(&mut copy));
+        for part in 0..parts {
+            let (place, spread) = self.places(part);
+            let at = place - usize::from(CHUNK_HEADROOM);
+            let part_len = self.part_len(len, part);
+            to[at..at + part_len].copy_from_slice(&memory[spread..spread + part_len]);
+        }
+        copy.set_len(len);
+        Some(copy)
+    }
+
+    /// A copy of a frame.
+    pub(crate) fn copy(&self, from: &Frame, pool: &mut FramePool) -> Option<Frame> {
+        let bytes = self.bytes(from);
+        let mut copy = pool.alloc_for(bytes.len())?;
+        self.bytes_mut(&mut copy)[..bytes.len()].copy_from_slice(bytes);
+        copy.set_len(bytes.len());
+        Some(copy)
+    }
+
     /// How many chunks a frame's data lies in once it is spread.
     pub(crate) fn parts(&self, frame: &Frame) -> usize {
         let most = self.inner.chunk.chunk_capacity();
@@ -299,18 +326,30 @@ impl Umem {
         )
     }
 
-    /// All bytes of a wide frame's chunks.
+    /// All bytes of a frame's chunks.
+    fn wide<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
+        let (first, len) = self.chunks_of(frame);
+        // SAFETY: `len` bytes from `first` on are the frame's chunks (`chunks_of`), which live as long as `self`. Nobody
+        // has them mutably while `frame` is borrowed.
+        unsafe { std::slice::from_raw_parts(first, len) }
+    }
+
+    /// The same, to be changed.
     fn wide_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
+        let (first, len) = self.chunks_of(frame);
+        // SAFETY: as in `wide`, and nobody else has them while `frame` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(first, len) }
+    }
+
+    /// Where a frame's chunks begin, and their bytes.
+    fn chunks_of(&self, frame: &Frame) -> (*mut u8, usize) {
         assert!(frame.is_of(self.inner.id), "a frame of another UMEM");
         let chunk = self.inner.chunk;
         let wide = frame.index() >= self.first_wide();
         let chunks = if wide { chunk.chunks() } else { 1 };
-        // SAFETY: a frame's chunks are within the memory that `base` points to (`assemble`), which
-        // lives as long as `self`; nobody else has them while `frame` is borrowed mutably.
-        unsafe {
-            let first = self.inner.base.add(frame.index() * chunk.bytes());
-            std::slice::from_raw_parts_mut(first, chunks * chunk.bytes())
-        }
+        // SAFETY: a frame's chunks are within the memory that `base` points to (`assemble`).
+        let first = unsafe { self.inner.base.add(frame.index() * chunk.bytes()) };
+        (first, chunks * chunk.bytes())
     }
 
     /// Whether `frame` is of this UMEM.

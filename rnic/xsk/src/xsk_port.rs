@@ -242,6 +242,10 @@ impl Port for XskPort {
         self.transmit.unsent()
     }
 
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        self.umem.copy_spread(self.transmit.sent(index)?, pool)
+    }
+
     fn completed(&mut self) -> Option<(Frame, u64)> {
         self.transmit.completed(&self.umem, &mut self.statistics)
     }

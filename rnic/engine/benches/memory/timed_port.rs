@@ -82,6 +82,10 @@ impl Port for TimedPort {
         self.port.unsent()
     }
 
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        self.port.copy_transmitted(index, pool)
+    }
+
     fn completed(&mut self) -> Option<(Frame, u64)> {
         self.port.completed()
     }

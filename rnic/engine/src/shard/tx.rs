@@ -6,9 +6,10 @@
 //! once ([`immediate`]).
 //!
 //! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
-//! ([`link`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
+//! ([`link`]), or to others in their place ([`exits`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
 
 pub(super) mod drr_scheduler;
+mod exits;
 pub(super) mod fragments;
 pub(super) mod header_cache;
 pub(super) mod immediate;

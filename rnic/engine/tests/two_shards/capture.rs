@@ -131,6 +131,10 @@ impl Port for Watched {
         unsent
     }
 
+    fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
+        self.0.copy_transmitted(index, pool)
+    }
+
     fn completed(&mut self) -> Option<(Frame, u64)> {
         let completed = self.0.completed();
         let some = completed.is_some();

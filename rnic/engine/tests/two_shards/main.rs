@@ -9,6 +9,7 @@ mod bulk_write;
 mod capture;
 mod clock;
 mod deferred_ack;
+mod exits;
 mod fairness;
 mod guessing;
 mod hostile;

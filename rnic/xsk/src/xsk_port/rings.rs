@@ -371,6 +371,12 @@ impl TransmitSide {
         Ok(())
     }
 
+    /// The frame of this chunk, if it was taken and is not done. The kernel reads its chunks, as we may.
+    pub(super) fn sent(&self, index: usize) -> Option<&Frame> {
+        let (frame, _) = self.sent.get(index)?.as_ref()?;
+        Some(frame)
+    }
+
     /// Takes back one frame that the kernel is done with.
     pub(super) fn completed(
         &mut self,

@@ -203,6 +203,7 @@ impl Ctl {
                 path,
             } => self.move_path(dp, tx, local, remote, path)?,
             Command::SetPathDefaults(defaults) => dp.set_path_defaults(defaults),
+            Command::SetExits { carry } => tx.set_exits(dp, &carry)?,
             Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
             Command::AddressGone { address } => self.address_gone(dp, tx, address),

@@ -41,6 +41,7 @@ pub(super) struct Burst<'a, P> {
     /// What it is given leaves at once, before TCP does its bookkeeping.
     pub hastens: bool,
     pub conn: Option<ConnId>,
+    /// The path, and the port by which frames leave.
     pub way: Option<(&'a Path, usize)>,
     pub says: VariableFields,
     /// What the headers are set for: bytes of payload, and whether PSH is set.
@@ -55,7 +56,7 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
     fn begin(&mut self, tuple: &FourTuple, head: &BurstHead) {
         let conn = self.conns.get(head.conn);
         self.conn = Some(head.conn);
-        self.way = conn.map(|conn| (&conn.path, conn.port()));
+        self.way = conn.map(|conn| (&conn.path, self.link.exit(conn.port())));
         self.set_for = None;
         self.says = VariableFields {
             ack: head.ack,
@@ -74,7 +75,7 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
 
     #[inline]
     fn put(&mut self, segment: BurstSegment<Frame>) -> Option<Frame> {
-        let (Some(headers), Some((_, port))) = (self.headers.as_mut(), self.way) else {
+        let (Some(headers), Some((_, exit))) = (self.headers.as_mut(), self.way) else {
             self.counters.unsendable += 1;
             return Some(segment.buf);
         };
@@ -100,7 +101,7 @@ impl<P: Port> userspace_tcp::Link<Frame> for Burst<'_, P> {
         let ports = (&mut *self.ports, &mut *self.loopback);
         let refused = match self
             .link
-            .hand_over(&mut self.tap, ports, port, frame, owner)
+            .hand_over(&mut self.tap, ports, exit, frame, owner)
         {
             Ok(()) => None,
             Err(frame) => {

@@ -25,8 +25,26 @@ pub(in crate::shard) struct Link {
     /// What goes in fragments, and before all else, when there is room for them.
     pub waiting: Option<OversizedPacket>,
     ways_back: VecDeque<WayBack>,
-    /// By port: whether its last flush failed.
-    failing: Vec<bool>,
+    /// By port.
+    exits: Vec<Exit>,
+}
+
+/// Where the frames of a port leave.
+#[derive(Clone, Copy, Debug)]
+struct Exit {
+    /// By this port: the same, unless it carries nothing at present.
+    by: usize,
+    /// Its last flush failed.
+    failing: bool,
+}
+
+impl Exit {
+    fn of(port: usize) -> Self {
+        Self {
+            by: port,
+            failing: false,
+        }
+    }
 }
 
 /// How to reach the sender of a segment that has no connection.
@@ -57,22 +75,47 @@ impl Link {
             count: 0,
             waiting: None,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
-            failing: vec![false; ports],
+            exits: (0..ports).map(Exit::of).collect(),
         }
     }
 
     /// There is one port more.
     pub fn port_added(&mut self) {
-        self.failing.push(false);
+        self.exits.push(Exit::of(self.exits.len()));
     }
 
-    /// Segments that every port and the loopback can take now. A port whose interface is down does not limit
-    /// the others: once its ring is full, its segments are lost.
+    /// Has the frames of these first ports leave by those of them that `carry`, in turn. Where none does, each has its
+    /// own.
+    pub fn leave_by(&mut self, carry: &[bool]) {
+        let carrying = (0..carry.len()).filter(|port| carry[*port]);
+        let mut in_turn = carrying.cycle();
+        for ((port, exit), carries) in self.exits.iter_mut().enumerate().zip(carry) {
+            exit.by = match carries {
+                true => port,
+                false => in_turn.next().unwrap_or(port),
+            };
+        }
+    }
+
+    /// Whose payload a frame is that is sent.
+    pub fn owner(&self, frame: usize) -> Option<(ConnId, SegmentId)> {
+        self.in_flight.get(frame).copied().flatten()
+    }
+
+    /// A frame that is sent is nobody's any more.
+    pub fn disown(&mut self, frame: usize) {
+        if let Some(owner) = self.in_flight.get_mut(frame) {
+            *owner = None;
+        }
+    }
+
+    /// Segments that every port and the loopback can take now. A port whose interface is down, or which carries nothing,
+    /// does not limit the others: once its ring is full, its segments are lost.
     #[inline]
     pub fn room<P: Port>(&self, ports: &mut [P], loopback: &Loopback) -> usize {
-        let useful = ports.iter_mut().zip(&self.failing);
-        let useful = useful.filter(|(_, failing)| !**failing);
-        let room = useful.map(|(port, _)| port.transmit_room()).min();
+        let all = ports.iter_mut().zip(&self.exits).enumerate();
+        let useful = all.filter(|(index, (_, exit))| !exit.failing && exit.by == *index);
+        let room = useful.map(|(_, (port, _))| port.transmit_room()).min();
         room.unwrap_or(usize::MAX).min(loopback.room())
     }
 
@@ -88,18 +131,24 @@ impl Link {
 
     /// How a port's flush went: a change is told in the log, once.
     fn flushed(&mut self, port: usize, result: Result<(), XskError>) {
-        let Some(failing) = self.failing.get_mut(port) else {
+        let Some(exit) = self.exits.get_mut(port) else {
             return;
         };
         match result {
-            Err(error) if !*failing => log::error!("nothing can be sent: {error}"),
-            Ok(()) if *failing => log::info!("port {port} sends frames again"),
+            Err(error) if !exit.failing => log::error!("nothing can be sent: {error}"),
+            Ok(()) if exit.failing => log::info!("port {port} sends frames again"),
             _ => return,
         }
-        *failing = !*failing;
+        exit.failing = !exit.failing;
     }
 
-    /// Gives a frame to a port, as captures see it. It comes back when there is no such port, or the
+    /// The port by which the frames of a port leave.
+    #[inline]
+    pub fn exit(&self, port: usize) -> usize {
+        self.exits.get(port).map_or(port, |exit| exit.by)
+    }
+
+    /// Gives a frame to the port by which it leaves, as captures see it. It comes back when there is no such port, or the
     /// port has no room.
     #[inline]
     pub fn hand_over<P: Port>(

@@ -248,7 +248,8 @@ impl Tx {
             now: dp.now,
         };
         let ports = (&mut dp.ports[..], &mut dp.loopback);
-        if let Err(frame) = self.link.hand_over(&mut tap, ports, port, frame, owner) {
+        let exit = self.link.exit(port);
+        if let Err(frame) = self.link.hand_over(&mut tap, ports, exit, frame, owner) {
             // Room was asked for before; TCP's timers repair what is lost here.
             dp.counters.transmit_full += 1;
             dp.give_back(frame, owner);
