@@ -70,25 +70,28 @@ impl ModePreference {
     }
 }
 
-/// Attaches the program in the first way that the kernel takes. The link that is returned keeps it
-/// attached.
+/// Attaches the program to an interface, which has these devices, in the first way that the kernel takes for all of
+/// them. The links that are returned keep it attached.
 pub(crate) fn attach(
     program: &mut impl Loadable,
     interface: &str,
+    devices: &[&str],
     preference: ModePreference,
-) -> Result<(OwnedFd, Mode), SteeringError> {
-    let index = sys::interface_index(interface)
-        .map_err(|error| SteeringError::kernel(interface, "find the interface", error))?;
+) -> Result<(Vec<OwnedFd>, Mode), SteeringError> {
+    let indexes = indexes(devices)?;
     // The first error of each mode says why that mode is not possible; the plain variant after
     // the one with frags can only be refused for less.
     let mut refused: Option<(Mode, SteeringError)> = None;
     for &(mode, variant) in preference.attempts() {
         let result = program.load(variant).and_then(|fd| {
-            sys::attach_xdp(fd, index, mode.flag())
-                .map_err(|error| attach_error(interface, mode, error))
+            let attached = devices.iter().zip(&indexes).map(|(device, index)| {
+                sys::attach_xdp(fd, *index, mode.flag())
+                    .map_err(|error| attach_error(device, mode, error))
+            });
+            attached.collect::<Result<Vec<_>, _>>()
         });
         match result {
-            Ok(link) => {
+            Ok(links) => {
                 match &refused {
                     None => log::info!("XDP on {interface}: {mode} mode"),
                     Some((of, why)) if *of == mode => log::info!(
@@ -99,7 +102,7 @@ pub(crate) fn attach(
                         log::warn!("XDP on {interface}: {mode} mode, because: {why}");
                     }
                 }
-                return Ok((link, mode));
+                return Ok((links, mode));
             }
             Err(error) if !another_way_may_do(&error) => return Err(error),
             Err(error) => {
@@ -112,6 +115,15 @@ pub(crate) fn attach(
     }
     let (_, error) = refused.expect("every preference has attempts");
     Err(error)
+}
+
+/// The kernel's numbers of these interfaces, in the calling thread's network namespace.
+pub(crate) fn indexes(interfaces: &[&str]) -> Result<Vec<u32>, SteeringError> {
+    let index = |name: &&str| {
+        sys::interface_index(name)
+            .map_err(|error| SteeringError::kernel(name, "find the interface", error))
+    };
+    interfaces.iter().map(index).collect()
 }
 
 /// Whether the error is about the mode or variant, not about the interface or our rights.

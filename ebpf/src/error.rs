@@ -70,6 +70,18 @@ pub enum SteeringError {
         /// What the loader says.
         reason: String,
     },
+    /// A bond has more members than the program knows.
+    #[error(
+        "{interface}: a bond of {found} members asked, but {most} can be steered: take some away"
+    )]
+    TooManyDevices {
+        /// The bond.
+        interface: String,
+        /// Its members.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// The queue does not fit the map of sockets.
     #[error("{interface}: queue {queue} is beyond the {most} queues that can be steered")]
     NoSuchQueue {

@@ -52,7 +52,7 @@ pub use error::SteeringError;
 pub use features::{Feature, FeatureState, Features};
 pub use flood::{FloodLimits, FlowState, KnownFlows, Rate};
 pub use icmp::IpVersion;
-pub use program::MAX_QUEUES;
+pub use program::{MAX_DEVICES, MAX_QUEUES};
 pub use queues::number_of_rx_queues;
 pub use rx_hash::{RxHash, rx_hash};
 pub use steering::{Steering, SteeringConfig};

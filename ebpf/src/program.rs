@@ -17,8 +17,10 @@ mod ports;
 
 use ports::Ports;
 
-/// The most queues of one interface (`max_entries` of the program's map of sockets).
+/// The most queues of one device (`QUEUES` in `steer.bpf.c`).
 pub const MAX_QUEUES: u32 = 256;
+/// The most devices of one interface (`DEVICES` in `steer.bpf.c`).
+pub const MAX_DEVICES: usize = 8;
 
 /// Names of the program's counters: `enum reason` in `steer.bpf.c`, in its order.
 pub(crate) const REASONS: [&str; 15] = [
@@ -72,7 +74,14 @@ pub(crate) struct Program {
 
 impl Program {
     /// Makes the maps and reads both variants; loads neither.
-    pub(crate) fn open(interface: &str, config: &SteeringConfig) -> Result<Program, SteeringError> {
+    ///
+    /// `members`: the indexes of a bond's members, no more than [`MAX_DEVICES`]; none where all frames come by the
+    /// interface itself.
+    pub(crate) fn open(
+        interface: &str,
+        members: &[u32],
+        config: &SteeringConfig,
+    ) -> Result<Program, SteeringError> {
         let failed = |error: &(dyn std::error::Error + 'static)| {
             SteeringError::from_aya(interface, "make the maps of the steering program", error)
         };
@@ -83,8 +92,13 @@ impl Program {
         })?;
         let rates = config.limits.words();
         let sctp_udp_port = config.sctp_udp_port.unwrap_or(0);
+        let mut indexes = [0; MAX_DEVICES];
+        for (to, from) in indexes.iter_mut().zip(members) {
+            *to = *from;
+        }
         let mut ebpf = EbpfLoader::new()
             .override_global("HASH_KEY", &hash_key, true)
+            .override_global("MEMBERS", &indexes, true)
             .override_global("RATES", &rates, true)
             .override_global("SCTP_UDP_PORT", &sctp_udp_port, true)
             .load(OBJECT)
@@ -133,9 +147,10 @@ impl Program {
         })
     }
 
-    /// Puts an AF_XDP socket in the place of a queue.
+    /// Puts an AF_XDP socket in the place of a queue of the device with this number.
     pub(crate) fn set_queue(
         &mut self,
+        device: usize,
         queue: u32,
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteeringError> {
@@ -147,7 +162,8 @@ impl Program {
                 most: MAX_QUEUES,
             });
         }
-        self.sockets.set(queue, socket, 0).map_err(|error| {
+        let place = device as u32 * MAX_QUEUES + queue;
+        self.sockets.set(place, socket, 0).map_err(|error| {
             SteeringError::from_aya(&self.interface, "steer a queue to an AF_XDP socket", &error)
         })
     }

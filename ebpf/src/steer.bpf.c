@@ -107,6 +107,16 @@ struct sctp {
 	__be32 checksum;
 };
 
+/* `MAX_QUEUES` and `MAX_DEVICES` in program.rs. */
+#define QUEUES 256
+#define DEVICES 8
+
+/*
+ * The indexes of the members of a bond, set before loading; 0 behind the last. None: all frames are of one
+ * device.
+ */
+volatile const __u32 MEMBERS[DEVICES];
+
 /* The local port of SCTP in UDP, in the host's order, set before loading; 0: there is none. */
 volatile const __u16 SCTP_UDP_PORT;
 
@@ -171,9 +181,10 @@ struct {
 	__type(value, struct port);
 } PORTS SEC(".maps");
 
+/* By device and queue: `place`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 256);
+	__uint(max_entries, DEVICES * QUEUES);
 	__type(key, __u32);
 	__type(value, __u32);
 } SOCKETS SEC(".maps");
@@ -558,6 +569,22 @@ static __always_inline enum reason fragment(enum reason reason, const struct fou
 	return PASS_FRAGMENT;
 }
 
+/* Where SOCKETS has the socket of the queue that a frame came by: beyond its end when there is none. */
+static __always_inline __u32 place(const struct xdp_md *ctx)
+{
+	__u32 queue = ctx->rx_queue_index;
+
+	if (queue >= QUEUES)
+		return DEVICES * QUEUES;
+	if (!MEMBERS[0])
+		return queue;
+#pragma unroll
+	for (__u32 device = 0; device < DEVICES; device++)
+		if (MEMBERS[device] == ctx->ingress_ifindex)
+			return device * QUEUES + queue;
+	return DEVICES * QUEUES;
+}
+
 static __always_inline int decide(struct xdp_md *ctx, int several)
 {
 	struct frame frame = { ctx, (void *)(long)ctx->data_end, several };
@@ -572,7 +599,7 @@ static __always_inline int decide(struct xdp_md *ctx, int several)
 	if (reason >= DROP_SYN)
 		action = XDP_DROP;
 	if (reason == REDIRECTED || reason == REDIRECTED_FRAGMENT) {
-		action = bpf_redirect_map(&SOCKETS, ctx->rx_queue_index, XDP_PASS);
+		action = bpf_redirect_map(&SOCKETS, place(ctx), XDP_PASS);
 		if (action != XDP_REDIRECT)
 			reason = PASS_NO_SOCKET;
 	}

@@ -9,7 +9,7 @@ use crate::claim::Protocol;
 use crate::error::SteeringError;
 use crate::flood::{FloodLimits, KnownFlows};
 use crate::icmp::{self, IpVersion};
-use crate::program::Program;
+use crate::program::{MAX_DEVICES, Program};
 
 /// What the program is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Steering {
     program: Program,
     interface: String,
     mode: Mode,
-    /// The program is attached as long as this is open.
-    _link: OwnedFd,
+    /// The program is attached as long as these are open.
+    _links: Vec<OwnedFd>,
 }
 
 impl Steering {
@@ -52,13 +52,44 @@ impl Steering {
         preference: ModePreference,
         config: &SteeringConfig,
     ) -> Result<Steering, SteeringError> {
-        let mut program = Program::open(interface, config)?;
-        let (link, mode) = attach::attach(&mut program, interface, preference)?;
+        let program = Program::open(interface, &[], config)?;
+        Self::of(program, interface, &[interface], preference)
+    }
+
+    /// Attaches the program to the members of a bond, to all in the same mode. Otherwise as [`Self::attach`].
+    ///
+    /// # Errors
+    ///
+    /// As there, and when there are more than [`MAX_DEVICES`](crate::MAX_DEVICES).
+    pub fn attach_bond(
+        bond: &str,
+        members: &[&str],
+        preference: ModePreference,
+        config: &SteeringConfig,
+    ) -> Result<Steering, SteeringError> {
+        if members.len() > MAX_DEVICES {
+            return Err(SteeringError::TooManyDevices {
+                interface: bond.to_owned(),
+                found: members.len(),
+                most: MAX_DEVICES,
+            });
+        }
+        let program = Program::open(bond, &attach::indexes(members)?, config)?;
+        Self::of(program, bond, members, preference)
+    }
+
+    fn of(
+        mut program: Program,
+        interface: &str,
+        devices: &[&str],
+        preference: ModePreference,
+    ) -> Result<Steering, SteeringError> {
+        let (links, mode) = attach::attach(&mut program, interface, devices, preference)?;
         Ok(Steering {
             program,
             interface: interface.to_owned(),
             mode,
-            _link: link,
+            _links: links,
         })
     }
 
@@ -73,14 +104,20 @@ impl Steering {
     }
 
     /// Gives claimed frames that arrive on receive queue `queue` to an AF_XDP socket, which must
-    /// be bound to that queue. The kernel forgets it when the socket closes; claimed frames that
+    /// be bound to that queue. `device` is the number of the bond's member, in the order in which they were given, and
+    /// 0 without a bond. The kernel forgets it when the socket closes; claimed frames that
     /// arrive on a queue without a socket pass.
     ///
     /// # Errors
     ///
     /// When the queue is not below [`MAX_QUEUES`](crate::MAX_QUEUES), or the kernel refuses.
-    pub fn set_queue(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        self.program.set_queue(queue, socket)
+    pub fn set_queue(
+        &mut self,
+        device: usize,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), SteeringError> {
+        self.program.set_queue(device, queue, socket)
     }
 
     /// Takes frames for `(protocol, address, port)` from now on. Claiming again changes nothing.

@@ -24,8 +24,8 @@ pub struct Tap {
     mode: Mode,
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
-    /// The program is attached as long as this is open.
-    _link: OwnedFd,
+    /// The program is attached as long as these are open.
+    _links: Vec<OwnedFd>,
 }
 
 /// The loaded object, without its maps.
@@ -72,13 +72,13 @@ impl Tap {
         let interface = interface.to_owned();
         let mut object = Object { ebpf, interface };
         let name = object.interface.clone();
-        let (link, mode) = attach::attach(&mut object, &name, preference)?;
+        let (links, mode) = attach::attach(&mut object, &name, &[&name], preference)?;
         Ok(Tap {
             object,
             mode,
             sockets,
             counters,
-            _link: link,
+            _links: links,
         })
     }
 

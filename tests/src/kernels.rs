@@ -1,12 +1,14 @@
 //! The RNIC inside a virtual machine, on a kernel that is not this host's: what works there, and what is
 //! refused by name. A case is one interface opened in one way, and what is at the other end.
 
+mod bonds;
 mod end;
 mod machine;
 mod table;
 
 use crate::lab::{Lab, Wiring};
 use crate::peer::{Peer, PeerKernel, PeerOptions};
+pub use bonds::Bonds;
 use machine::Machine;
 pub use table::Table;
 

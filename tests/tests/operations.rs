@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rnic::{DisconnectReason, WorkRequest};
+use rnic::{Context, DisconnectReason, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions};
@@ -127,6 +127,7 @@ fn queues_that_come_after_the_start_are_told_of_and_those_with_sockets_stay() {
         });
     };
     unserved(0);
+    let held = Context::open(daemon.socket()).expect("it is open");
     let _ = set(&b, "rx", "2").success();
     unserved(1);
     let said = "interface rnic0 has 2 RX queues now, of which 1 are served";
@@ -135,10 +136,19 @@ fn queues_that_come_after_the_start_are_told_of_and_those_with_sockets_stay() {
     unserved(0);
     let said = "all RX queues of interface rnic0 are served again";
     assert!(daemon.log().contains(said), "{}", daemon.log());
-    let _ = daemon.stop().success();
 
+    // When no program uses it, it is opened again with all of them.
     let _ = set(&b, "rx", "2").success();
-    let daemon = Daemon::start(&lab, &b, &DaemonOptions::default());
+    unserved(1);
+    assert!(!daemon.log().contains("2 queue(s)"), "{}", daemon.log());
+    drop(held);
+    wait::until("it is opened again", Duration::from_secs(30), || {
+        daemon
+            .log()
+            .contains("native mode, 2 queue(s)")
+            .then_some(())
+    });
+    unserved(0);
     let refusal = set(&b, "rx", "1").failure();
     assert!(refusal.contains("AF_XDP"), "{refusal}");
     let _ = daemon.stop().success();

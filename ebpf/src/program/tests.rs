@@ -14,6 +14,7 @@ mod flood;
 mod fragments;
 mod icmp;
 mod limits;
+mod members;
 mod sctp;
 mod sctp_udp;
 mod shared_ports;
@@ -60,10 +61,10 @@ impl Bench {
             rustix::process::geteuid().is_root(),
             "this test loads a BPF program: run it as root"
         );
-        let mut program = Program::open("test", config).unwrap();
+        let mut program = Program::open("test", &[], config).unwrap();
         program.load(variant).unwrap();
         let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
-        program.set_queue(0, socket.as_fd()).unwrap();
+        program.set_queue(0, 0, socket.as_fd()).unwrap();
         program.claim(Protocol::Tcp, OURS_V4.into(), PORT).unwrap();
         program.claim(Protocol::Tcp, OURS_V6.into(), PORT).unwrap();
         Bench {

@@ -20,11 +20,11 @@ use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
 use crate::driver::Told;
-use crate::host::Sockets;
 use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::ports::{Claims, LocalPort, PortSpace, Ports};
+use crate::host::{Members, Sockets};
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::route_monitor::StaleNeighbors;
@@ -47,7 +47,8 @@ pub(crate) struct Core {
     pub(crate) vlans: Vlans,
     /// `native` or `generic`.
     pub(crate) xdp_mode: String,
-    pub(crate) queues: u32,
+    /// Whose queues are served; none on the loopback.
+    pub(crate) members: Option<Members>,
     /// RX queues that the interface has beside these.
     pub(crate) unserved_queues: AtomicU32,
     /// None where there is no interface.
@@ -139,7 +140,7 @@ pub(crate) struct Parts {
     pub(crate) lans: Vec<Lan>,
     pub(crate) vlans: Vlans,
     pub(crate) xdp_mode: String,
-    pub(crate) queues: u32,
+    pub(crate) members: Option<Members>,
     pub(crate) netlink: Option<Netlink>,
     pub(crate) stale_neighbors: StaleNeighbors,
     pub(crate) steering: Option<Steering>,
@@ -162,7 +163,7 @@ impl Core {
             lans: Mutex::new(parts.lans),
             vlans: parts.vlans,
             xdp_mode: parts.xdp_mode,
-            queues: parts.queues,
+            members: parts.members,
             unserved_queues: AtomicU32::new(0),
             netlink: parts.netlink,
             ports,
@@ -256,6 +257,11 @@ impl Core {
     /// Whether the host has the interface no more.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// The RX queues that are served.
+    pub(crate) fn queues(&self) -> u32 {
+        self.members.as_ref().map_or(0, Members::queues)
     }
 
     /// Whether its interface, as it was found now, sends larger frames than this device has memory for.

@@ -48,6 +48,25 @@ pub enum DeviceError {
         /// Its name.
         interface: String,
     },
+    /// The interface is a bond without a member that could be served.
+    #[error(
+        "interface {interface} is a bond with no member that is up: `ip link set dev MEMBER master {interface}`, \
+         `ip link set dev MEMBER up` first"
+    )]
+    NoMember {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface is a bond that sends as the RNIC can't.
+    #[error("interface {interface} is a bond {found}: {advice}")]
+    Bond {
+        /// Its name.
+        interface: String,
+        /// What it is set to.
+        found: String,
+        /// What to do.
+        advice: String,
+    },
     /// Frames of the MTU don't fit UMEM frames.
     #[error(
         "interface {interface} has an MTU of {mtu} bytes, but at most {most} fit the packet \
@@ -185,7 +204,10 @@ impl DeviceError {
     pub fn is_absence(&self) -> bool {
         matches!(
             self,
-            Self::UnknownInterface { .. } | Self::InterfaceDown { .. } | Self::NoAddress { .. }
+            Self::UnknownInterface { .. }
+                | Self::InterfaceDown { .. }
+                | Self::NoAddress { .. }
+                | Self::NoMember { .. }
         )
     }
 }

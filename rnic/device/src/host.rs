@@ -11,6 +11,7 @@ pub(crate) mod icmp;
 pub(crate) mod interface;
 pub(crate) mod joined_frames;
 pub(crate) mod link_state;
+pub(crate) mod members;
 pub(crate) mod neighbour;
 pub(crate) mod netlink;
 pub(crate) mod ports;
@@ -24,6 +25,7 @@ pub(crate) mod way;
 
 pub use icmp::IcmpSocket;
 pub use interface::Interface;
+pub use members::{Member, Members};
 pub use netlink::Netlink;
 pub use reservation::Reservation;
 pub use rnic_ipc::control::{Refusal, RefusalCode};

@@ -33,7 +33,7 @@ const FRAMES_MIN: u32 = 256;
 
 /// Opens a device of the loopback alone, of a number of its own.
 pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
-    open::check_shards(&config, 1)?;
+    open::check_shards(&config, config.shards.of(1))?;
     if config.frames < FRAMES_MIN {
         return Err(DeviceError::BadConfig {
             what: "a number of frames",
@@ -73,6 +73,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         cores,
         umem,
         pool,
+        members: None,
         queues: Vec::new(),
     })
 }

@@ -14,7 +14,7 @@ use crate::host::icmp::IcmpSocket;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::sockets::steering_error;
-use crate::host::{Sockets, SocketsConfig, attach, joined_frames};
+use crate::host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
 use crate::{DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount, loopback};
@@ -42,7 +42,9 @@ pub(crate) struct Opened {
     pub(crate) cores: Vec<Option<u32>>,
     pub(crate) umem: Umem,
     pub(crate) pool: FramePool,
-    /// The interface's queues.
+    /// Whose queues the interface has; none on the loopback.
+    pub(crate) members: Option<Members>,
+    /// These queues.
     pub(crate) queues: Vec<XskPort>,
 }
 
@@ -53,7 +55,7 @@ pub(crate) struct Found {
     lans: Vec<Lan>,
     /// Of its packet buffers.
     pub(crate) chunk: ChunkSize,
-    queues: u32,
+    members: Members,
 }
 
 /// Looks up an interface that is to be opened, and whether it can be as `config` says.
@@ -64,15 +66,15 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     let interface = &lans[0].interface;
     let chunk = Sockets::chunk(interface)?;
     Sockets::check_busy_poll(interface, config.busy_poll)?;
-    let queues = queues(config, interface)?;
-    check_shards(config, queues)?;
-    check_frames(config, queues)?;
+    let members = Members::of(&netlink, interface)?;
+    check_queues(config, interface, &members)?;
+    check_members(config, &members)?;
     Ok(Found {
         netlink,
         vlans,
         lans,
         chunk,
-        queues,
+        members,
     })
 }
 
@@ -88,28 +90,36 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         vlans,
         lans,
         chunk,
-        queues,
+        members,
     } = look_up(&config)?;
     let interface = lans[0].interface.clone();
-    let shards = config.shards.of(queues);
-    let cores = config.cores.of(shards, &interface.name);
-    let cores = cores.map_err(host("the processors of this process"))?;
-    let _stay = Stay::on(&cores).map_err(host("a processor"))?;
+    let cores = |members: &Members| {
+        let shards = shards(&config, members);
+        // Members have their queues in the same order, and their interrupts as the operator set them.
+        let cores = config.cores.of(shards, &members.all[0].name);
+        cores.map_err(host("the processors of this process"))
+    };
+    let _stay = Stay::on(&cores(&members)?).map_err(host("a processor"))?;
 
     let steering_config = SteeringConfig {
-        limits: config.flood_limits.shared_by(queues),
+        limits: config.flood_limits.shared_by(members.queues()),
         sctp_udp_port: config.sctp_udp.map(|udp| udp.port),
     };
-    let mut steering = attach(&interface, config.mode, &steering_config)?;
+    let mut steering = attach(&interface, &members, config.mode, &steering_config)?;
+    // Some drivers add queues for XDP.
+    let members = Members::of(&netlink, &interface)?;
+    check_members(&config, &members)?;
+    let (queues, shards) = (members.queues(), shards(&config, &members));
+    let cores = cores(&members)?;
     let sockets_config = SocketsConfig {
         frames: config.frames,
         rx_ring: RING,
         tx_ring: RING,
         busy_poll: config.busy_poll,
     };
-    joined_frames::warn(&netlink, &interface, steering.mode());
+    joined_frames::warn(&netlink, &interface, &members, steering.mode());
     let Sockets { umem, pool, ports } =
-        Sockets::open(&interface, queues, &sockets_config, &mut steering)?;
+        Sockets::open(&interface, &members, &sockets_config, &mut steering)?;
     let xdp_mode = steering.mode().to_string();
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
@@ -135,6 +145,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         cores,
         umem,
         pool,
+        members: Some(members),
         queues: ports,
     })
 }
@@ -147,7 +158,6 @@ impl Opened {
         let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
         // Not before the capture's thread is there.
         let _stay = Stay::on(&self.cores).map_err(host("a processor"))?;
-        let queues = self.queues.len();
         let making = making::Making {
             config: &config,
             number: self.number,
@@ -155,6 +165,7 @@ impl Opened {
             path_defaults: interface.defaults,
             tap,
             cores: &self.cores,
+            members: self.members.as_ref(),
         };
         let shards = making.shards(self.umem, self.pool, self.queues, self.flows)?;
         Ok(Parts {
@@ -163,7 +174,7 @@ impl Opened {
             lans: self.lans,
             vlans: self.vlans,
             xdp_mode: self.xdp_mode,
-            queues: queues as u32,
+            members: self.members,
             netlink: self.netlink,
             stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
             steering: self.steering,
@@ -237,26 +248,58 @@ pub(crate) fn find(config: &DeviceConfig, netlink: &Netlink) -> Result<Vec<Lan>,
     })
 }
 
-/// How many queues to serve: all there are.
-fn queues(config: &DeviceConfig, interface: &Interface) -> Result<u32, DeviceError> {
-    let found = Sockets::queues(interface)?;
+/// All queues that there are are served.
+fn check_queues(
+    config: &DeviceConfig,
+    interface: &Interface,
+    members: &Members,
+) -> Result<(), DeviceError> {
+    let found = members.queues();
     match config.queues {
         Some(asked) if asked != found => Err(DeviceError::BadQueues {
             interface: interface.name.clone(),
             asked,
             found,
         }),
-        _ => Ok(found),
+        _ => Ok(()),
     }
 }
 
-/// Each shard has a queue at least, and a thread.
-pub(crate) fn check_shards(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
-    let shards = config.shards.of(queues);
+/// How many shards serve an interface with these members.
+fn shards(config: &DeviceConfig, members: &Members) -> u32 {
+    match config.shards {
+        ShardCount::Number(number) => number,
+        ShardCount::Auto => members.shards(config.shards.of(members.queues())),
+    }
+}
+
+/// That the members' queues are as shards and frames need them.
+fn check_members(config: &DeviceConfig, members: &Members) -> Result<(), DeviceError> {
+    let (queues, shards) = (members.queues(), shards(config, members));
+    check_shards(config, shards)?;
+    if !members.suit(shards) {
+        let advice = match members.is_bond {
+            false => format!("{queues} queue(s) serve as many shards at most: see `ethtool -l`"),
+            true => "each member of a bond needs a multiple of as many queues: see `ethtool -l`"
+                .to_owned(),
+        };
+        return Err(bad_shards(shards, advice));
+    }
+    check_frames(config, queues)
+}
+
+fn bad_shards(shards: u32, advice: String) -> DeviceError {
+    DeviceError::BadConfig {
+        what: "a number of shards",
+        asked: shards.to_string(),
+        advice,
+    }
+}
+
+/// That so many shards can be driven.
+pub(crate) fn check_shards(config: &DeviceConfig, shards: u32) -> Result<(), DeviceError> {
     let advice = if shards == 0 || shards > ShardCount::MAX {
         NoShardCount.to_string()
-    } else if shards > queues {
-        format!("{queues} queue(s) serve as many shards at most: see `ethtool -l`")
     } else if let Cores::List(list) = &config.cores
         && list.len() != shards as usize
     {
@@ -270,11 +313,7 @@ pub(crate) fn check_shards(config: &DeviceConfig, queues: u32) -> Result<(), Dev
     } else {
         return Ok(());
     };
-    Err(DeviceError::BadConfig {
-        what: "a number of shards",
-        asked: shards.to_string(),
-        advice,
-    })
+    Err(bad_shards(shards, advice))
 }
 
 fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {

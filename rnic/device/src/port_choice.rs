@@ -28,7 +28,9 @@ impl Core {
     ) -> Result<Reserved, Refusal> {
         let shards = self.shards.count();
         let may_choose = shards > 1 && at.local.port() == 0 && at.transport == Transport::Tcp;
-        let hash = may_choose
+        // Which member of a bond the peer's segments come by is for others to choose.
+        let is_bond = self.members.as_ref().is_some_and(|members| members.is_bond);
+        let hash = (may_choose && !is_bond)
             .then(|| rx_hash(&self.config.interface))
             .flatten();
         if let Some(hash) = hash {

@@ -1,7 +1,8 @@
 //! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
 //! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
-//! address of a peer over SCTP, to which no way is known yet. Queues that nobody serves are told of.
+//! address of a peer over SCTP, to which no way is known yet. Frames leave by the members of a bond that carry them; queues
+//! that nobody serves are told of.
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
 
@@ -19,6 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::DeviceError;
 use crate::core::Core;
+use crate::host::Members;
 use crate::host::address::addresses;
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
@@ -30,11 +32,11 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// when these fall silent.
 const DOUBTS_MAX: usize = 1024;
 
+mod members;
 mod missing_addresses;
-mod unserved_queues;
 
+use members::FollowedMembers;
 use missing_addresses::MissingAddresses;
-use unserved_queues::UnservedQueues;
 
 /// Peers that don't answer, each with our address.
 #[derive(Debug)]
@@ -128,7 +130,7 @@ impl RouteMonitor {
 
 fn follow(core: &Core, changes: &Changes) {
     let mut missing = MissingAddresses::default();
-    let mut unserved = UnservedQueues::new(Instant::now());
+    let mut members = FollowedMembers::new(Instant::now());
     loop {
         let wake = &core.stale_neighbors.wake;
         let mut both = [
@@ -137,7 +139,7 @@ fn follow(core: &Core, changes: &Changes) {
         ];
         // EINTR: a look that finds nothing does no harm.
         let now = Instant::now();
-        let patience = unserved.patience(now);
+        let patience = members.patience(now);
         let patience = missing
             .patience(now)
             .map_or(patience, |of_missing| of_missing.min(patience));
@@ -149,14 +151,17 @@ fn follow(core: &Core, changes: &Changes) {
             return;
         };
         let lans = core.lans();
-        let indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
+        let mut indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
+        indexes.extend(core.members.iter().flat_map(Members::indexes));
         let changed = changes.take(&indexes);
         for (local, remote) in silent {
             log::debug!("{remote} does not answer, or no way there is known");
             // What the kernel has yet to find out it tells as a change.
             follow_route(core, (local, remote), None, Some(Duration::ZERO));
         }
-        unserved.look(core, &lans, Instant::now());
+        if let Some(Lan { interface, .. }) = lans.first() {
+            members.look(core, interface, changed, Instant::now());
+        }
         if changed {
             look(core, &lans);
         }

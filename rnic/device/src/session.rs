@@ -382,7 +382,7 @@ impl ClientSession {
             xdp_mode: core.xdp_mode.clone(),
             addresses,
             mtu: interface.defaults.mtu,
-            queues: core.queues,
+            queues: core.queues(),
             max_sge: limits.sges,
             max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,

@@ -116,7 +116,10 @@ impl Shards {
     }
 
     /// Has each shard carry out its own of these commands, by the shards' numbers.
-    fn execute_each(&self, commands: impl IntoIterator<Item = Command>) -> Vec<Executed> {
+    pub(crate) fn execute_each(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> Vec<Executed> {
         let both = self.drivers.iter().zip(commands);
         let given: Vec<_> = both
             .map(|(driver, command)| driver.begin(command))

@@ -46,7 +46,7 @@ fn rate(preference: ModePreference, bytes: usize) -> f64 {
     steering
         .claim(Protocol::Tcp, RIGHT_V4.parse().unwrap(), PORT)
         .unwrap();
-    steering.set_queue(0, right.fd()).unwrap();
+    steering.set_queue(0, 0, right.fd()).unwrap();
     right.refill(&mut pool_r);
 
     let v4 = |address: &str| address.parse::<std::net::Ipv4Addr>().unwrap().octets();

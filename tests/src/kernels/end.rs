@@ -31,19 +31,19 @@ pub(super) enum End<'a> {
 }
 
 /// A tool at work.
-enum Tool {
+pub(super) enum Tool {
     Here(Process),
     There(Job),
 }
 
 impl End<'_> {
-    fn ip(&self) -> IpAddr {
+    pub(super) fn ip(&self) -> IpAddr {
         match self {
             Self::Here { ip, .. } | Self::There { ip, .. } => *ip,
         }
     }
 
-    fn start(&self, program: &str, role: &str, arguments: &str) -> Tool {
+    pub(super) fn start(&self, program: &str, role: &str, arguments: &str) -> Tool {
         match self {
             Self::Here { daemon, .. } => {
                 let command = tool::command(daemon, program, role);
@@ -62,7 +62,7 @@ impl End<'_> {
     }
 
     /// Starts a server and waits until it listens.
-    fn serve(&self, program: &str, port: u16) -> Result<Tool, String> {
+    pub(super) fn serve(&self, program: &str, port: u16) -> Result<Tool, String> {
         let at = SocketAddr::new(self.ip(), port);
         let mut tool = self.start(program, "server", &format!("--listen {at}"));
         match &mut tool {
@@ -74,7 +74,7 @@ impl End<'_> {
 }
 
 impl Tool {
-    fn finish(self) -> Result<String, String> {
+    pub(super) fn finish(self) -> Result<String, String> {
         match self {
             Self::Here(process) => {
                 let ended = process.finish(LIMIT);

@@ -18,7 +18,7 @@ const ENDS: [&str; 2] = ["198.18.100.1", "198.18.100.2"];
 pub(super) struct Machine {
     /// What `uname -r` says.
     pub(super) release: String,
-    peer: Peer,
+    pub(super) peer: Peer,
     host: Host,
     lab: Lab,
 }
@@ -31,9 +31,16 @@ pub(super) struct Opened {
 }
 
 /// A daemon in the machine.
-struct Running {
-    _job: Job,
+pub(super) struct Running {
+    job: Job,
     opened: Opened,
+}
+
+impl Running {
+    /// All that it has logged.
+    pub(super) fn log(&self) -> String {
+        self.job.stderr()
+    }
 }
 
 impl Machine {
@@ -60,24 +67,25 @@ impl Machine {
         }
     }
 
-    /// Starts a daemon in the machine; the error is what it said when it ended.
-    fn daemon(
+    /// Starts a daemon in the machine, whose socket has this name; the error is what it said when it ended.
+    pub(super) fn daemon(
         &self,
-        namespace: &'static str,
+        namespace: &str,
         interface: &str,
+        name: &str,
         case: &Case,
     ) -> Result<Running, String> {
         let Case { mode, more, .. } = case;
         let line = format!(
             "/host/rnicd --interface {interface} --mode {mode} --no-wait --socket {} {more}",
-            socket(interface)
+            socket(name)
         );
         let job = self.peer.start(&in_namespace(namespace, &line));
         says(&job, "ready: listening")?;
         let log = job.stderr();
         let zero_copy = log.contains("zero-copy mode");
         Ok(Running {
-            _job: job,
+            job,
             opened: Opened { log, zero_copy },
         })
     }
@@ -88,7 +96,7 @@ impl Machine {
         let set = format!("ethtool -L eth0 combined {queues} || exit; ip link set eth0 mtu {mtu}");
         // ethtool's exit code 80: nothing to change.
         let _ = self.peer.run(&set);
-        let running = self.daemon("", "eth0", case)?;
+        let running = self.daemon("", "eth0", "eth0", case)?;
         let daemon = Daemon::start(&self.lab, &self.host, &DaemonOptions::default());
         let here = End::Here {
             daemon: &daemon,
@@ -126,23 +134,28 @@ impl Machine {
         if made.code != 0 {
             return Err(made.to_string());
         }
-        let running = self.daemon("n1", "veth1", case)?;
+        let running = self.daemon("n1", "veth1", "veth1", case)?;
         let near = self.veth_end(0);
         if case.other == Other::Siw {
             self.against_siw()?;
         } else {
-            let _other = self.daemon("n2", "veth2", case)?;
+            let _other = self.daemon("n2", "veth2", "veth2", case)?;
             transfers(&near, &self.veth_end(1))?;
         }
         Ok(running.opened)
     }
 
     fn veth_end(&self, end: usize) -> End<'_> {
-        let (namespace, interface) = [("n1", "veth1"), ("n2", "veth2")][end];
+        let (namespace, daemon) = [("n1", "veth1"), ("n2", "veth2")][end];
+        self.end(namespace, daemon, end)
+    }
+
+    /// The end with this number, of the machine's own two, where a daemon of this name runs.
+    pub(super) fn end(&self, namespace: &'static str, daemon: &str, end: usize) -> End<'_> {
         End::There {
             peer: &self.peer,
             namespace,
-            socket: socket(interface),
+            socket: socket(daemon),
             ip: address(end),
         }
     }

@@ -25,6 +25,12 @@ pub enum PipeError {
         /// Why not.
         source: io::Error,
     },
+    /// The interface has several devices.
+    #[error("interface {interface} asked, which is a bond: name an interface without members")]
+    Bond {
+        /// Its name.
+        interface: String,
+    },
     /// The sizes asked for don't fit packet memory.
     #[error(
         "a window of {window} bytes and {segments} queued segments take {frames} packet buffers, \

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rnic_device::DeviceError;
 use rnic_device::host::{
-    IcmpSocket, Interface, Netlink, Reservation, Sockets, SocketsConfig, attach, check_local,
-    find_way,
+    IcmpSocket, Interface, Members, Netlink, Reservation, Sockets, SocketsConfig, attach,
+    check_local, find_way,
 };
 use rnic_net::{Path, TCP_HEADER, ip_header_len};
 use rnic_steering::{Protocol, SteeringConfig};
@@ -65,12 +65,22 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
     let mtu = way.map_or(interface.defaults.mtu, |(_, path)| path.mtu);
     let most = u16::try_from((mtu as usize).saturating_sub(headers)).unwrap_or(u16::MAX);
     let mss = settings.mss.map_or(most, |mss| mss.min(most));
-    let queues = Sockets::queues(&interface)?;
-    let sizes = Sizes::of(settings, mss, queues)?;
+    let members = Members::of(&netlink, &interface)?;
+    if members.is_bond {
+        return Err(PipeError::Bond {
+            interface: interface.name,
+        });
+    }
+    let sizes = Sizes::of(settings, mss, members.queues())?;
 
     let reservation = Reservation::take(rnic::Transport::Tcp, local, interface.index)?;
     let local = reservation.local();
-    let mut steering = attach(&interface, settings.mode, &SteeringConfig::UNLIMITED)?;
+    let mut steering = attach(
+        &interface,
+        &members,
+        settings.mode,
+        &SteeringConfig::UNLIMITED,
+    )?;
     let mode = steering.mode().to_string();
     // Half of a UMEM with wide frames is for receiving; the other half has as many wide ones.
     let factor = match Sockets::chunk(&interface)?.chunks() as u32 {
@@ -83,7 +93,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
         tx_ring: sizes.tx_ring,
         busy_poll: None,
     };
-    let sockets = Sockets::open(&interface, queues, &sockets_config, &mut steering)?;
+    let sockets = Sockets::open(&interface, &members, &sockets_config, &mut steering)?;
     steering
         .claim(Protocol::Tcp, local.ip(), local.port())
         .map_err(|source| DeviceError::Steering { source })?;

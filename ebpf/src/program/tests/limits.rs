@@ -53,7 +53,7 @@ fn a_queue_beyond_the_map_is_a_named_error() {
     let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
     let error = bench
         .program
-        .set_queue(MAX_QUEUES, socket.as_fd())
+        .set_queue(0, MAX_QUEUES, socket.as_fd())
         .unwrap_err();
     assert!(
         matches!(

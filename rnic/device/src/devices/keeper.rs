@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use super::opening::{self, AGAIN};
-use super::slots::Slots;
-use crate::DeviceError;
+use super::slots::{Slot, Slots};
 use crate::core::{Core, lock};
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
 use crate::host::netlink::Netlink;
 use crate::host::privileges;
+use crate::{Device, DeviceError};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(100);
@@ -158,12 +159,23 @@ fn look(slots: &Slots) -> Option<Instant> {
         let why = match slot.device() {
             None => None,
             Some(device) => match state(device.core(), &netlink) {
-                State::Good => return None,
+                // The kernel does not tell of channels.
+                State::Good => {
+                    return device
+                        .core()
+                        .members
+                        .is_some()
+                        .then(|| Instant::now() + AGAIN);
+                }
                 State::Outgrown if device.core().clients().is_empty() => {
                     let reopened = opening::reopen(slots, slot.shard, &netlink, Duration::ZERO);
                     return reopened.is_err().then(|| Instant::now() + AGAIN);
                 }
                 State::Outgrown => return Some(Instant::now() + AGAIN),
+                State::Unserved(queues) => {
+                    reopen_for(slots, &slot, device, queues, &netlink);
+                    return Some(Instant::now() + AGAIN);
+                }
                 State::Gone(why) => Some(why),
             },
         };
@@ -180,9 +192,25 @@ fn look(slots: &Slots) -> Option<Instant> {
     again.flatten().min()
 }
 
+/// Opens an interface again that has as many queues which are not served, when no client is there. Once: where that
+/// leads to as many, it would do so again.
+fn reopen_for(slots: &Slots, slot: &Slot, device: &Device, unserved: u32, netlink: &Netlink) {
+    if slot.reopened_for == unserved || !device.core().clients().is_empty() {
+        return;
+    }
+    slots.change_one(slot.shard, |slot| slot.reopened_for = unserved);
+    if let Err(error) = opening::reopen(slots, slot.shard, netlink, Duration::ZERO) {
+        log::warn!(
+            "for its {unserved} RX queues more, an interface was to be opened again: {error}"
+        );
+    }
+}
+
 /// How the interface of an open device is now.
 enum State {
     Good,
+    /// It has so many RX queues that are not served.
+    Unserved(u32),
     /// Its MTU was raised above what the device's frames carry.
     Outgrown,
     /// It was taken away, for this reason. The device's connections have ended.
@@ -203,7 +231,12 @@ fn state(core: &Core, netlink: &Netlink) -> State {
         }
         Ok(found) if core.outgrown_by(&found) => return State::Outgrown,
         // Down, or the kernel does not tell.
-        Ok(_) | Err(_) => return State::Good,
+        Ok(_) | Err(_) => {
+            return match core.unserved_queues.load(Ordering::Acquire) {
+                0 => State::Good,
+                queues => State::Unserved(queues),
+            };
+        }
     };
     core.interface_gone();
     State::Gone(why)

@@ -9,7 +9,6 @@ use super::slots::{Slot, Slots};
 use crate::core::Core;
 use crate::device::drain;
 use crate::driver::Patience;
-use crate::host::Sockets;
 use crate::host::netlink::Netlink;
 use crate::host::privileges;
 use crate::{Device, DeviceConfig, DeviceError, internal, open, refuse};
@@ -110,7 +109,7 @@ pub(super) fn reopen_now(slots: &Slots, shard: u8, patience: Duration) -> Result
 }
 
 /// Closes the device of a slot, if it is open, and opens it with what the slot says at present. Connections have
-/// `patience` to end in order. An interface that is not ready, or whose MTU no frames carry, is not closed first.
+/// `patience` to end in order. An interface that could not be opened is not closed first.
 ///
 /// # Errors
 ///
@@ -125,8 +124,7 @@ pub(super) fn reopen(
     let Some(slot) = slots.one(shard) else {
         return Ok(());
     };
-    let lans = open::find(&slot.config, netlink)?;
-    Sockets::chunk(&lans[0].interface)?;
+    open::look_up(&slot.config)?;
     let device = slot.device().cloned();
     slots.change_one(shard, Slot::begin_opening);
     if let Some(device) = device {

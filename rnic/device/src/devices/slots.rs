@@ -20,6 +20,8 @@ pub(crate) struct Slot {
     state: State,
     /// It was open: what it captured is not to be written over.
     was_open: bool,
+    /// The RX queues that were not served when it was opened again for their sake.
+    pub(crate) reopened_for: u32,
     /// When to try again, after what is no matter of an interface that is absent.
     pub(crate) again: Option<Instant>,
 }
@@ -39,6 +41,7 @@ impl Slot {
             shard,
             state: State::Waiting(BEING_OPENED.to_owned(), None),
             was_open: false,
+            reopened_for: 0,
             again: None,
         }
     }

@@ -5,11 +5,11 @@
 //! mode the kernel does that for the interface itself, where it can. It does not for interfaces that hand
 //! their frames on to this one, such as a bridge's ports.
 
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use rnic_steering::{Feature, FeatureState, Features, Mode};
 
 use super::interface::Interface;
+use super::members::{Member, Members, has, links, name};
 use super::netlink::Netlink;
 
 /// Where frames of an interface come from.
@@ -24,9 +24,16 @@ enum Source {
 }
 
 /// Says in the log what would hand over joined frames, and how to stop it.
-pub(crate) fn warn(netlink: &Netlink, interface: &Interface, mode: Mode) {
-    for line in find(netlink, interface, mode) {
-        log::warn!("interface {}: {line}", interface.name);
+pub(crate) fn warn(netlink: &Netlink, interface: &Interface, members: &Members, mode: Mode) {
+    for Member { name, index, .. } in &members.all {
+        let device = Interface {
+            name: name.clone(),
+            index: *index,
+            ..interface.clone()
+        };
+        for line in find(netlink, &device, mode) {
+            log::warn!("interface {name}: {line}");
+        }
     }
 }
 
@@ -89,16 +96,8 @@ fn advice(name: &str, whose: &str, does: &str, features: &[Feature]) -> Vec<Stri
 
 /// Where an interface's frames come from, if not from a network adapter of its own.
 fn sources(netlink: &Netlink, interface: &Interface) -> Vec<Source> {
-    let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
-    let links: Vec<LinkMessage> = netlink
-        .dump("all interfaces", all)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => Some(link),
-            _ => None,
-        })
-        .collect();
+    // What the kernel does not tell of is not warned of.
+    let links = links(netlink).unwrap_or_default();
     let mut sources = Vec::new();
     for link in &links {
         if link.header.index == interface.index {
@@ -133,17 +132,4 @@ fn joined_to(link: &LinkMessage, all: &[LinkMessage]) -> Option<Source> {
         true => Source::OtherEnd(name),
         false => Source::Below(name),
     })
-}
-
-fn has(link: &LinkMessage, attribute: &LinkAttribute) -> bool {
-    link.attributes.contains(attribute)
-}
-
-fn name(link: &LinkMessage) -> Option<String> {
-    link.attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            LinkAttribute::IfName(name) => Some(name.clone()),
-            _ => None,
-        })
 }

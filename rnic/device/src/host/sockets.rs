@@ -7,6 +7,7 @@ use rnic_xsk::{
 };
 
 use super::interface::Interface;
+use super::members::Members;
 use crate::{DeviceError, XdpMode};
 
 /// Packets that one look at a queue may take from its driver: the NAPI budget of most.
@@ -32,17 +33,19 @@ pub struct Sockets {
     pub umem: Umem,
     /// Those that are free: all.
     pub pool: FramePool,
-    /// A socket for each RX queue, in their order.
+    /// A socket for each RX queue of each member, in their order.
     pub ports: Vec<XskPort>,
 }
 
-/// Attaches the steering program to an interface of the calling thread's network namespace.
+/// Attaches the steering program to an interface of the calling thread's network namespace: to its members, if it is
+/// a bond.
 ///
 /// # Errors
 ///
 /// When the interface, its driver or the process's privileges don't allow it.
 pub fn attach(
     interface: &Interface,
+    members: &Members,
     mode: XdpMode,
     config: &SteeringConfig,
 ) -> Result<Steering, DeviceError> {
@@ -51,8 +54,16 @@ pub fn attach(
         XdpMode::Native => ModePreference::NativeOnly,
         XdpMode::Generic => ModePreference::GenericOnly,
     };
-    Steering::attach(&interface.name, preference, config)
-        .map_err(|error| steering_error(interface, error))
+    let name = &interface.name;
+    let attached = match members.is_bond {
+        true => {
+            let names = members.all.iter().map(|member| member.name.as_str());
+            let names: Vec<_> = names.collect();
+            Steering::attach_bond(name, &names, preference, config)
+        }
+        false => Steering::attach(name, preference, config),
+    };
+    attached.map_err(|error| steering_error(interface, error))
 }
 
 impl Sockets {
@@ -80,16 +91,6 @@ impl Sockets {
         Ok(chunk)
     }
 
-    /// How many RX queues the interface has.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel does not tell.
-    pub fn queues(interface: &Interface) -> Result<u32, DeviceError> {
-        rnic_steering::number_of_rx_queues(&interface.name)
-            .map_err(|error| steering_error(interface, error))
-    }
-
     /// That the kernel has what busy polling needs, if it is asked for.
     pub(crate) fn check_busy_poll(
         interface: &Interface,
@@ -102,14 +103,15 @@ impl Sockets {
         kernel_has(KernelFeature::PreferBusyPoll, interface, asked, advice)
     }
 
-    /// Opens a socket on each of the interface's first `queues` queues and has `steering` fill them.
+    /// Opens a socket on each queue of the interface's members, one member after the other, and has `steering` fill
+    /// them.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn open(
         interface: &Interface,
-        queues: u32,
+        members: &Members,
         config: &SocketsConfig,
         steering: &mut Steering,
     ) -> Result<Self, DeviceError> {
@@ -123,8 +125,11 @@ impl Sockets {
         let failed = |error| xsk_error(interface, error);
         let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
         let mut ports = Vec::new();
-        for queue in 0..queues {
-            let mut port_config = XskPortConfig::new(&interface.name, queue);
+        let numbered = members.all.iter().enumerate();
+        let queues = numbered
+            .flat_map(|(number, one)| (0..one.queues).map(move |queue| (number, one, queue)));
+        for (number, member, queue) in queues {
+            let mut port_config = XskPortConfig::new(&member.name, queue);
             port_config.rx_ring = config.rx_ring;
             port_config.tx_ring = config.tx_ring;
             port_config.copy_mode = copy_mode(steering.mode());
@@ -134,7 +139,7 @@ impl Sockets {
             });
             let port = XskPort::open(&umem, port_config).map_err(failed)?;
             steering
-                .set_queue(queue, port.fd())
+                .set_queue(number, queue, port.fd())
                 .map_err(|error| steering_error(interface, error))?;
             ports.push(port);
         }

@@ -1,5 +1,6 @@
 //! The shards of an interface that is open: each gets its share of the queues and the frames, and a thread.
 
+use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rnic_engine::command::Command;
@@ -13,6 +14,7 @@ use super::{RING, host};
 use crate::capture::{FILE_NUMBER, Tap};
 use crate::driver::{self, Drive, Driver, Engine, Manner};
 use crate::flows::Flows;
+use crate::host::Members;
 use crate::shards::Shards;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
 
@@ -31,6 +33,8 @@ pub(super) struct Making<'m> {
     pub(super) tap: Option<Tap>,
     /// The processor of each shard's thread, if it stays on one.
     pub(super) cores: &'m [Option<u32>],
+    /// Whose queues the interface has.
+    pub(super) members: Option<&'m Members>,
 }
 
 impl Making<'_> {
@@ -64,7 +68,7 @@ impl Making<'_> {
             if let Some(place) = siblings.next() {
                 shard.join(place);
             }
-            engines.push(self.engine(shard, number, zero)?);
+            engines.push(self.engine(shard, (number, count), zero)?);
         }
         self.drive(engines).map_err(host("a thread for a shard"))
     }
@@ -112,10 +116,15 @@ impl Making<'_> {
     fn engine(
         &self,
         shard: Shard<DevicePort<XskPort>>,
-        number: u8,
+        (number, count): (u8, usize),
         zero: Instant,
     ) -> Result<Engine<DevicePort<XskPort>>, DeviceError> {
         let mut engine = Engine::new(shard, number, zero);
+        if let Some(bond) = self.members.filter(|members| members.is_bond) {
+            let carry = bond.exits(number.into(), count, bond);
+            let (answer, _) = engine.execute(Command::SetExits { carry }, &mut |_| {});
+            answer.map_err(|error| host("the members of a bond")(io::Error::other(error)))?;
+        }
         let Some(tap) = &self.tap else {
             return Ok(engine);
         };

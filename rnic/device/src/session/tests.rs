@@ -115,7 +115,7 @@ impl Bench {
             }],
             vlans: Vlans::default(),
             xdp_mode: "generic".to_owned(),
-            queues: 1,
+            members: None,
             netlink: Some(Netlink::open().unwrap()),
             stale_neighbors: StaleNeighbors::new().unwrap(),
             steering: None,

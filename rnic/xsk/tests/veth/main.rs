@@ -5,173 +5,19 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-#[path = "../../../ebpf/tests/common/mod.rs"]
+#[path = "../../../../ebpf/tests/common/mod.rs"]
 mod common;
+mod end;
 
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair, without_privilege};
-use etherparse::PacketBuilder;
-use rnic_steering::{ModePreference, Protocol, Steering, SteeringConfig};
+use common::{LEFT, LEFT_V4, RIGHT, RIGHT_V4, VethPair, without_privilege};
+use end::{End, PATIENCE, segment, steering};
 use rnic_xsk::{
-    BusyPoll, CHUNKS_MAX, ChunkSize, CopyMode, FramePool, HugePages, Packet, Port, Umem,
-    UmemConfig, XskError, XskPort, XskPortConfig,
+    BusyPoll, ChunkSize, CopyMode, HugePages, Port, Umem, UmemConfig, XskError, XskPort,
+    XskPortConfig,
 };
-
-const PORT: u16 = 7471;
-
-/// How long a frame may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What takes the frames to `address` on an interface of this thread's namespace.
-fn steering(interface: &str, address: &str) -> Steering {
-    let config = SteeringConfig::UNLIMITED;
-    let mut steering = Steering::attach(interface, ModePreference::NativeOnly, &config).unwrap();
-    let claimed = steering.claim(Protocol::Tcp, address.parse().unwrap(), PORT);
-    claimed.unwrap();
-    steering
-}
-
-/// One end: its pool, ports, and the steering that feeds them.
-struct End {
-    umem: Umem,
-    pool: FramePool,
-    ports: Vec<XskPort>,
-    _steering: Steering,
-}
-
-impl End {
-    /// Ports on the first `queues` queues of an interface of this thread's namespace, which get
-    /// what is sent to `address`.
-    fn open(interface: &str, address: &str, queues: u32, config: &UmemConfig) -> End {
-        let (umem, mut pool) = Umem::new(config).unwrap();
-        let mut steering = steering(interface, address);
-        let ports = (0..queues)
-            .map(|queue| {
-                let mut port = XskPort::open(&umem, XskPortConfig::new(interface, queue)).unwrap();
-                port.refill(&mut pool);
-                steering.set_queue(queue, port.fd()).unwrap();
-                port
-            })
-            .collect();
-        End {
-            umem,
-            pool,
-            ports,
-            _steering: steering,
-        }
-    }
-
-    fn left(pair: &VethPair, queues: u32) -> End {
-        pair.enter_left();
-        End::open(LEFT, LEFT_V4, queues, &UmemConfig::default())
-    }
-
-    fn right(pair: &VethPair, queues: u32) -> End {
-        pair.enter_right();
-        End::open(RIGHT, RIGHT_V4, queues, &UmemConfig::default())
-    }
-
-    /// Sends bytes; the cookie is the frame's index.
-    fn send(&mut self, queue: usize, bytes: &[u8]) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut frame = loop {
-            match self.pool.alloc_for(bytes.len()) {
-                Some(frame) => break frame,
-                None => self.reclaim(),
-            }
-            assert!(Instant::now() < deadline, "no frame comes back");
-        };
-        self.umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
-        frame.set_len(bytes.len());
-        let cookie = frame.index() as u64;
-        while let Err(back) = self.ports[queue].transmit(frame, cookie) {
-            frame = back;
-            self.ports[queue].flush().unwrap();
-            self.reclaim();
-            assert!(Instant::now() < deadline, "the TX ring stays full");
-        }
-    }
-
-    fn reclaim(&mut self) {
-        for port in &mut self.ports {
-            while let Some((frame, cookie)) = port.completed() {
-                assert_eq!(cookie, frame.index() as u64);
-                self.pool.free(frame);
-            }
-        }
-    }
-
-    /// Flushes until nothing is left to send.
-    fn flush(&mut self, queue: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            self.ports[queue].flush().unwrap();
-            if self.ports[queue].unsent() == 0 {
-                break;
-            }
-            assert!(Instant::now() < deadline, "the link takes nothing");
-        }
-    }
-
-    /// Receives `count` frames from a queue, copied out.
-    fn receive(&mut self, queue: usize, count: usize) -> Vec<Vec<u8>> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut bytes = Vec::new();
-        let mut packets: Vec<Packet> = Vec::with_capacity(64);
-        while bytes.len() < count {
-            self.ports[queue].receive(&mut self.pool, &mut packets, 64);
-            for packet in packets.drain(..) {
-                let mut slices = [&[][..]; CHUNKS_MAX];
-                bytes.push(packet.slices(&self.umem, &mut slices).concat());
-                self.pool.free_packet(packet);
-            }
-            self.ports[queue].refill(&mut self.pool);
-            assert!(
-                Instant::now() < deadline,
-                "{} frames of {count} came",
-                bytes.len()
-            );
-        }
-        bytes
-    }
-
-    fn poll_readable(&self, queue: usize, timeout_ms: u64) -> bool {
-        let fd = self.ports[queue].poll_fd().unwrap();
-        let mut fds = [rustix::event::PollFd::new(
-            &fd,
-            rustix::event::PollFlags::IN,
-        )];
-        let timeout = Duration::from_millis(timeout_ms).try_into().unwrap();
-        rustix::event::poll(&mut fds, Some(&timeout)).unwrap() == 1
-    }
-}
-
-/// A TCP segment that the receiver's steering takes, with a number in its payload.
-fn segment(to_right: bool, number: u32, payload: usize) -> Vec<u8> {
-    let macs = if to_right {
-        (LEFT_MAC, RIGHT_MAC)
-    } else {
-        (RIGHT_MAC, LEFT_MAC)
-    };
-    let addresses = if to_right {
-        (LEFT_V4, RIGHT_V4)
-    } else {
-        (RIGHT_V4, LEFT_V4)
-    };
-    let v4 = |address: &str| address.parse::<std::net::Ipv4Addr>().unwrap().octets();
-    let bytes: Vec<u8> = (0..payload as u32)
-        .map(|at| number.wrapping_mul(31).wrapping_add(at) as u8)
-        .collect();
-    let mut frame = Vec::new();
-    PacketBuilder::ethernet2(macs.0, macs.1)
-        .ipv4(v4(addresses.0), v4(addresses.1), 64)
-        .tcp(PORT, PORT, number, 1000)
-        .write(&mut frame, &bytes)
-        .unwrap();
-    frame
-}
 
 #[test]
 fn frames_arrive_whole_and_in_order_both_ways() {
@@ -318,7 +164,7 @@ fn one_umem_serves_both_ends_in_two_namespaces() {
     pair.enter_right();
     let mut receiver = XskPort::open(&umem, XskPortConfig::new(RIGHT, 0)).unwrap();
     let mut steering = steering(RIGHT, RIGHT_V4);
-    steering.set_queue(0, receiver.fd()).unwrap();
+    steering.set_queue(0, 0, receiver.fd()).unwrap();
     receiver.refill(&mut pool);
 
     let bytes = segment(true, 1, 1000);
@@ -578,6 +424,52 @@ fn missing_privilege_is_named() {
     let error = without_privilege(|| Umem::new(&UmemConfig::default()).unwrap_err());
     assert!(matches!(error, XskError::NoPrivilege { .. }), "{error}");
     assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+}
+
+/// What a socket of an interface that is down keeps can be sent otherwise.
+#[test]
+fn a_frame_that_was_given_to_send_can_be_copied_until_it_is_done() {
+    let pair = VethPair::new(1, 1);
+    let (mut left, mut right) = jumbo_ends(&pair);
+    pair.ip_left(&["link", "set", "dev", LEFT, "down"]);
+    let sizes = [10, 3786, 3787, 8960];
+    let all: Vec<_> = (0..)
+        .zip(sizes)
+        .map(|(n, size)| segment(true, n, size))
+        .collect();
+    let mut places = Vec::new();
+    for bytes in &all {
+        let mut frame = left.pool.alloc_for(bytes.len()).unwrap();
+        left.umem.bytes_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+        frame.set_len(bytes.len());
+        places.push(frame.index());
+        assert_eq!(
+            left.ports[0].copy_transmitted(frame.index(), &mut left.pool),
+            None
+        );
+        let cookie = frame.index() as u64;
+        left.ports[0].transmit(frame, cookie).unwrap();
+    }
+    left.ports[0].flush().unwrap_err();
+    for (place, bytes) in places.iter().zip(&all) {
+        let copy = left.ports[0]
+            .copy_transmitted(*place, &mut left.pool)
+            .unwrap();
+        assert_eq!(left.umem.bytes(&copy), bytes);
+        left.pool.free(copy);
+    }
+    assert_eq!(
+        left.ports[0].copy_transmitted(1 << 20, &mut left.pool),
+        None
+    );
+    pair.ip_left(&["link", "set", "dev", LEFT, "up"]);
+    left.flush(0);
+    assert_eq!(right.receive(0, all.len()), all, "they are as they were");
+    left.reclaim();
+    assert_eq!(
+        left.ports[0].copy_transmitted(places[0], &mut left.pool),
+        None
+    );
 }
 
 #[test]
