@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
-    QueuePair, SharedReceiveQueue, SrqConfig, WcStatus, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, MemoryWindow,
+    ProtectionDomain, QpConfig, QueuePair, SharedReceiveQueue, SrqConfig, WcStatus, WindowType,
+    WorkCompletion, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions, scrape};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
@@ -15,6 +16,12 @@ use rnic_tests::tool;
 use rnic_tests::verbs::{FULL_ACCESS, LIMIT};
 use rustix::fs::{MemfdFlags, SealFlags};
 
+const TO_READ: Access = Access {
+    local_write: false,
+    remote_read: true,
+    remote_write: false,
+    remote_atomic: false,
+};
 const PORT: u16 = 18515;
 /// Bytes of each queue pair's part of the memory.
 const PART: usize = 5000;
@@ -241,6 +248,43 @@ fn one_client_s_queue_pairs_are_spread_over_shards_and_share_its_objects() {
         );
         assert_eq!(of_each, [16; 4], "of daemon {end}");
     }
+}
+
+/// A window is bound by work of one queue pair after the other, in all shards, and used over all of them each time.
+#[test]
+fn a_window_that_work_of_one_shard_binds_is_reached_over_all() {
+    const QUEUE_PAIRS: usize = 8;
+    let shards = Shards::new("window", 4, ["4", "4"]);
+    let [a, b] = connected(&shards, QUEUE_PAIRS);
+    assert_eq!(shards.of_each(1, "rnic_queue_pairs", ""), [2; 4]);
+    let bytes = Pattern::bytes(5, PART * QUEUE_PAIRS);
+    b.region.write(0, &bytes).expect("it has as many");
+    let window = MemoryWindow::alloc(&b.pd, WindowType::Type1).expect("a window");
+    for (number, binder) in b.qps.iter().enumerate() {
+        let part = number * PART..(number + 1) * PART;
+        let bound = window.bind(1, &b.region, part.clone(), TO_READ);
+        let (bind, remote) = bound.expect("in the region");
+        binder.post_send(bind).expect("room");
+        b.complete(1);
+        for (place, qp) in a.qps.iter().enumerate() {
+            let local = [a
+                .region
+                .slice(place * PART..(place + 1) * PART)
+                .expect("a part")];
+            let read = WorkRequest::read(2, &local, remote);
+            qp.post_send(read).expect("room");
+        }
+        a.complete(QUEUE_PAIRS);
+        let found = a.region.to_vec(0..PART * QUEUE_PAIRS).expect("all of it");
+        assert!(
+            found
+                .chunks(PART)
+                .all(|found| *found == bytes[part.clone()])
+        );
+    }
+    let unbind = window.unbind(3);
+    b.qps[0].post_send(unbind).expect("room");
+    b.complete(1);
 }
 
 /// They take from one queue, which is in one shard. Their connections come to all.

@@ -5,6 +5,8 @@
 //! things that can copy. Both borrow the table, so none outlives a revocation. From one segment to the
 //! next a check is kept only in a `WriteStag`, which borrows it too: while there is one, no STag changes.
 
+use std::cell::Cell;
+
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::Sge;
@@ -15,6 +17,7 @@ use crate::idmap::IdMap;
 use crate::region::RegionMemory;
 
 mod bind;
+mod catch_up;
 mod grace;
 mod grant;
 mod streams;
@@ -45,7 +48,7 @@ pub struct StagTable {
     first_of: IdMap<u32, u32>,
     /// What the next registration gets, so that none is taken for one that the region, or another
     /// of its index, had before.
-    next_serial: u64,
+    next_serial: Cell<u64>,
     capacity: usize,
     /// Where there are other shards.
     grace: Option<Grace>,
@@ -62,19 +65,28 @@ pub struct User {
 
 #[derive(Debug)]
 struct Entry {
+    pd: PdId,
+    /// Its place in the list of a stream of this shard.
+    link: Option<Link>,
+    /// Changed by looking, where another shard has changed the STag ([`catch_up`]).
+    content: Cell<Content>,
+    memory: Memory,
+    /// Where other shards have the STag too.
+    view: Option<View>,
+}
+
+/// What an STag gives at present, or gave last.
+#[derive(Clone, Copy, Debug)]
+struct Content {
     key: u8,
     /// It is valid, or was, under this key.
     key_used: bool,
-    pd: PdId,
-    /// The only stream that may use it, if it is limited to one.
-    stream: Option<Link>,
+    state: State,
     access: Access,
     base: TaggedOffset,
     len: u64,
-    memory: Memory,
-    state: State,
-    /// Where other shards have the STag too.
-    view: Option<View>,
+    /// The only stream that may use it, if it is limited to one.
+    stream: Option<QpNum>,
 }
 
 /// What an STag gives access to.
@@ -85,7 +97,7 @@ enum Memory {
     /// Part of a region, when it is bound to one.
     Part {
         kind: StagKind,
-        bound: Option<Bound>,
+        bound: Cell<Option<Bound>>,
     },
 }
 
@@ -94,7 +106,7 @@ enum Memory {
 struct Registered {
     memory: RegionMemory,
     /// The present registration, or the last.
-    serial: u64,
+    serial: Cell<u64>,
     /// Tagged offset of its first byte.
     base: TaggedOffset,
     /// The rights that the command gave.
@@ -210,7 +222,7 @@ impl StagTable {
             entries,
             streams: IdMap::default(),
             first_of,
-            next_serial: 0,
+            next_serial: Cell::new(0),
             capacity,
             grace: None,
         }
@@ -231,22 +243,25 @@ impl StagTable {
         }
         let registered = Registered {
             memory,
-            serial: self.take_serial(),
+            serial: Cell::new(self.take_serial()),
             base,
             access,
         };
         self.insert(
             stag,
             Entry {
-                key: stag.key(),
-                key_used: true,
                 pd,
-                stream: None,
-                access,
-                base,
-                len,
+                link: None,
+                content: Cell::new(Content {
+                    key: stag.key(),
+                    key_used: true,
+                    state: State::Valid,
+                    access,
+                    base,
+                    len,
+                    stream: None,
+                }),
                 memory: Memory::Own(registered),
-                state: State::Valid,
                 view: None,
             },
         )
@@ -273,9 +288,9 @@ impl StagTable {
         Ok(())
     }
 
-    fn take_serial(&mut self) -> u64 {
-        let serial = self.next_serial;
-        self.next_serial = serial.wrapping_add(1);
+    fn take_serial(&self) -> u64 {
+        let serial = self.next_serial.get();
+        self.next_serial.set(serial.wrapping_add(1));
         serial
     }
 
@@ -303,7 +318,7 @@ impl StagTable {
     pub fn revoke_broken(&mut self) -> Vec<(Stag, PdId)> {
         let broken = |(index, entry): (&u32, &Entry)| match &entry.memory {
             Memory::Own(own) if own.memory.is_broken() => {
-                Some((Stag::from_parts(*index, entry.key), entry.pd))
+                Some((Stag::from_parts(*index, entry.key()), entry.pd))
             }
             _ => None,
         };
@@ -326,13 +341,14 @@ impl StagTable {
 
     /// What there is under an index, whatever its key is now.
     pub fn look(&self, index: u32) -> Option<StagStatus> {
-        let entry = self.entries.get(&index)?;
+        let entry = self.present(self.entries.get(&index)?);
+        let Content { access, len, .. } = entry.content.get();
         Some(StagStatus {
             window: entry.is_window(),
             valid: entry.is_valid(),
             qp: entry.stream(),
-            access: entry.access,
-            len: entry.len,
+            access,
+            len,
         })
     }
 
@@ -346,7 +362,7 @@ impl StagTable {
         user: User,
     ) -> Result<ReadGrant<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        self.range(entry, stag, to, len, entry.access.remote_read)
+        self.range(entry, stag, to, len, entry.access().remote_read)
             .map(ReadGrant)
     }
 
@@ -377,7 +393,7 @@ impl StagTable {
     #[inline]
     fn remote_write_reach(&self, stag: Stag, user: User) -> Result<StagRange<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        self.reach(entry, stag, entry.access.remote_write)
+        self.reach(entry, stag, entry.access().remote_write)
     }
 
     /// Checks a peer's Atomic Operation at `to` (RFC 7306 section 8.2). What has to be aligned is the
@@ -389,7 +405,7 @@ impl StagTable {
         user: User,
     ) -> Result<Target<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        let range = self.range(entry, stag, to, OPERAND_LEN, entry.access.remote_atomic)?;
+        let range = self.range(entry, stag, to, OPERAND_LEN, entry.access().remote_atomic)?;
         let memory = range.memory;
         let word = memory.word(range.start);
         let word = word.ok_or(StagError::Misaligned { stag, to })?;
@@ -410,7 +426,7 @@ impl StagTable {
     pub fn local_write(&self, sge: &Sge, user: User) -> Result<WriteGrant<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
-        let allowed = entry.access.local_write && !entry.is_window();
+        let allowed = entry.access().local_write && !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(WriteGrant)
     }
@@ -443,18 +459,26 @@ impl StagTable {
     #[inline]
     fn valid(&self, stag: Stag, user: User) -> Result<&Entry, StagError> {
         let entry = self.entries.get(&stag.index());
-        let entry = entry
-            .filter(|entry| entry.key == stag.key())
-            .ok_or(StagError::Invalid { stag })?;
-        // Another domain's STag says nothing about itself, not even that it was invalidated.
-        let other_stream = entry.stream().is_some_and(|stream| stream != user.qp);
-        if entry.pd != user.pd || other_stream {
-            return Err(StagError::NotAssociated { stag });
+        let entry = entry.ok_or(StagError::Invalid { stag })?;
+        let checked = entry.check(stag, user);
+        if let Some(view) = entry.view.as_ref().filter(|view| view.is_behind()) {
+            return self.check_again(entry, view, stag, user);
         }
-        if !entry.is_valid() {
-            return Err(StagError::Invalid { stag });
-        }
-        Ok(entry)
+        checked.map(|()| entry)
+    }
+
+    /// After what another shard's work has done to the STag.
+    #[cold]
+    #[inline(never)]
+    fn check_again<'a>(
+        &self,
+        entry: &'a Entry,
+        view: &View,
+        stag: Stag,
+        user: User,
+    ) -> Result<&'a Entry, StagError> {
+        self.catch_up(entry, view);
+        entry.check(stag, user).map(|()| entry)
     }
 
     #[inline(always)]
@@ -479,20 +503,48 @@ impl StagTable {
         if !allowed {
             return Err(StagError::AccessRights { stag });
         }
+        let Content { base, len, .. } = entry.content.get();
         Ok(StagRange {
             stag,
-            base: entry.base,
-            len: entry.len,
+            base,
+            len,
             memory: self.memory(entry),
         })
     }
 }
 
 impl Entry {
-    /// It is valid, and no other shard's work has changed the STag since.
+    /// That this STag is valid for this user, if it is [present](StagTable::present).
+    #[inline(always)]
+    fn check(&self, stag: Stag, user: User) -> Result<(), StagError> {
+        if self.key() != stag.key() {
+            return Err(StagError::Invalid { stag });
+        }
+        // Another domain's STag says nothing about itself, not even that it was invalidated.
+        let other_stream = self.stream().is_some_and(|stream| stream != user.qp);
+        if self.pd != user.pd || other_stream {
+            return Err(StagError::NotAssociated { stag });
+        }
+        if !self.is_valid() {
+            return Err(StagError::Invalid { stag });
+        }
+        Ok(())
+    }
+
+    /// It is valid, if it is [present](StagTable::present).
     #[inline(always)]
     fn is_valid(&self) -> bool {
-        self.state == State::Valid && self.view.as_ref().is_none_or(View::is_current)
+        self.content.get().state == State::Valid
+    }
+
+    #[inline(always)]
+    fn key(&self) -> u8 {
+        self.content.get().key
+    }
+
+    #[inline(always)]
+    fn access(&self) -> Access {
+        self.content.get().access
     }
 
     /// What it is for, unless it has memory of its own.

@@ -5,12 +5,15 @@
 //! Windows and fast regions have no memory of their own: each access looks up the region again, so a revoked
 //! region is not reachable through them either.
 
+use std::cell::Cell;
+
 use rnic_ipc::control::{Access, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_proto::{Stag, TaggedOffset};
 
+use super::word::{Part, Rights};
 use super::{
-    AddRegionError, Entry, Look, Memory, Registered, StagError, StagTable, State, User, View,
+    AddRegionError, Content, Entry, Look, Memory, StagError, StagTable, State, User, View,
 };
 use crate::region::RegionMemory;
 
@@ -18,11 +21,11 @@ use crate::region::RegionMemory;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// The region's index.
-    region: u32,
+    pub(super) region: u32,
     /// The registration that the region had.
-    serial: u64,
+    pub(super) serial: u64,
     /// Where the part begins in the region's memory, in bytes.
-    start: u64,
+    pub(super) start: u64,
 }
 
 /// What an STag is to be bound to.
@@ -89,15 +92,21 @@ impl StagTable {
         kind: StagKind,
     ) -> Result<(), AddRegionError> {
         let entry = Entry {
-            key: stag.key(),
-            key_used: false,
             pd,
-            stream: None,
-            access: Access::default(),
-            base: TaggedOffset::default(),
-            len: 0,
-            memory: Memory::Part { kind, bound: None },
-            state: State::Invalid,
+            link: None,
+            content: Cell::new(Content {
+                key: stag.key(),
+                key_used: false,
+                state: State::Invalid,
+                access: Access::default(),
+                base: TaggedOffset::default(),
+                len: 0,
+                stream: None,
+            }),
+            memory: Memory::Part {
+                kind,
+                bound: Cell::new(None),
+            },
             view: None,
         };
         self.insert(stag, entry)
@@ -113,7 +122,8 @@ impl StagTable {
         to: &Binding,
     ) -> Result<Option<Look>, CannotBind> {
         let entry = self.unkeyed(window, user)?;
-        let was_elsewhere = entry.view.as_ref().is_some_and(View::is_valid_elsewhere);
+        // Others may have taken it over.
+        let was_shared = entry.view.as_ref().is_some_and(View::is_valid_anywhere);
         let stream = match entry.kind() {
             Some(StagKind::WindowType1) => None,
             Some(StagKind::WindowType2B) => Some(user.qp),
@@ -121,7 +131,7 @@ impl StagTable {
         };
         if stream.is_none() && to.len == 0 {
             self.unbind(window.index());
-            return Ok(was_elsewhere.then(|| self.wait_for_others()).flatten());
+            return Ok(was_shared.then(|| self.wait_for_others()).flatten());
         }
         if stream.is_some() && self.gives_something(entry) {
             return Err(CannotBind::Valid { stag: window });
@@ -129,13 +139,13 @@ impl StagTable {
         entry.check_key(window)?;
         let writes = to.access.remote_write || to.access.remote_atomic;
         let bound = self.part(user, stream, to, writes)?;
-        self.make_valid(window, stream, to, |memory| memory.bind(bound))?;
-        Ok(was_elsewhere.then(|| self.wait_for_others()).flatten())
+        self.make_valid(window, stream, to, Some(bound))?;
+        Ok(was_shared.then(|| self.wait_for_others()).flatten())
     }
 
     /// Ends the rights of a window of type 1, in whatever shard it was bound.
     fn unbind(&mut self, index: u32) {
-        let view = self.entries.get_mut(&index).and_then(|it| it.view.as_mut());
+        let view = self.entries.get(&index).and_then(|it| it.view.as_ref());
         if let Some(view) = view {
             view.invalidate_all();
         }
@@ -167,23 +177,23 @@ impl StagTable {
             }
             within(to, own.base, own.memory.len())?;
             allow(to, own.access, writes)?;
-            let serial = self.take_serial();
-            self.make_valid(stag, stream, to, |memory| memory.register(serial))
+            self.make_valid(stag, stream, to, None)
         } else {
             let bound = self.part(user, stream, to, writes)?;
-            self.make_valid(stag, stream, to, |memory| memory.bind(bound))
+            self.make_valid(stag, stream, to, Some(bound))
         }
     }
 
     /// The STag of this index, whatever its key, for work of its protection domain.
     fn unkeyed(&self, stag: Stag, user: User) -> Result<&Entry, CannotBind> {
         let entry = self.entries.get(&stag.index());
+        let entry = entry.filter(|entry| entry.pd == user.pd);
         entry
-            .filter(|entry| entry.pd == user.pd)
+            .map(|entry| self.present(entry))
             .ok_or(CannotBind::Unfit { stag })
     }
 
-    /// A window whose region is gone grants nothing and counts as invalidated, in the shard where it was bound.
+    /// A window whose region is gone grants nothing and counts as invalidated.
     fn gives_something(&self, entry: &Entry) -> bool {
         let elsewhere = entry.view.as_ref().is_some_and(View::is_valid_elsewhere);
         elsewhere || entry.is_valid() && self.memory(entry).is_some()
@@ -206,38 +216,56 @@ impl StagTable {
         if found.stream().is_some() && stream.is_none() {
             return Err(StagError::NotAssociated { stag: region }.into());
         }
-        within(to, found.base, found.len)?;
-        allow(to, found.access, writes)?;
+        let Content {
+            base, len, access, ..
+        } = found.content.get();
+        within(to, base, len)?;
+        allow(to, access, writes)?;
         Ok(Bound {
             region: region.index(),
-            serial: own.serial,
+            serial: own.serial.get(),
             // The registration that is valid is part of the memory, and this one of that.
             start: to.base.0.saturating_sub(own.base.0),
         })
     }
 
+    /// `bound`: to what part of a region; none for an STag with memory of its own.
     fn make_valid(
         &mut self,
         stag: Stag,
         stream: Option<QpNum>,
         to: &Binding,
-        change: impl FnOnce(&mut Memory),
+        bound: Option<Bound>,
     ) -> Result<(), CannotBind> {
         let index = stag.index();
         self.dissociate(index);
-        if let Some(entry) = self.entries.get_mut(&index) {
-            if let Some(view) = &mut entry.view
-                && !view.make_valid(stag.key())
-            {
-                return Err(CannotBind::Valid { stag });
+        if let Some(entry) = self.entries.get(&index) {
+            if let Some(view) = &entry.view {
+                let rights = Rights {
+                    access: to.access,
+                    base: to.base,
+                    len: to.len,
+                    stream,
+                    part: bound.map(|bound| self.shared_part(bound)),
+                };
+                if !view.make_valid(stag.key(), &rights) {
+                    return Err(CannotBind::Valid { stag });
+                }
             }
-            entry.key = stag.key();
-            entry.key_used = true;
-            entry.access = to.access;
-            entry.base = to.base;
-            entry.len = to.len;
-            entry.state = State::Valid;
-            change(&mut entry.memory);
+            match (&entry.memory, bound) {
+                (Memory::Part { bound, .. }, to) => bound.set(to),
+                // Nothing that was bound to it before is any more.
+                (Memory::Own(own), _) => own.serial.set(self.take_serial()),
+            }
+            entry.content.set(Content {
+                key: stag.key(),
+                key_used: true,
+                state: State::Valid,
+                access: to.access,
+                base: to.base,
+                len: to.len,
+                stream: None,
+            });
         }
         if let Some(qp) = stream {
             self.associate(index, qp);
@@ -245,18 +273,30 @@ impl StagTable {
         Ok(())
     }
 
+    /// A part of a region as other shards know it, which have the region too.
+    fn shared_part(&self, bound: Bound) -> Part {
+        let region = self.entries.get(&bound.region);
+        let view = region.and_then(|region| region.view.as_ref());
+        Part {
+            region: bound.region,
+            word: view.map_or(0, View::word),
+            start: bound.start,
+        }
+    }
+
     /// Where an STag's bytes are: the region, and the offset in its memory of the STag's first byte.
     #[inline]
     pub(super) fn memory<'a>(&'a self, entry: &'a Entry) -> Option<(&'a RegionMemory, u64)> {
         let bound = match &entry.memory {
             Memory::Own(own) => {
-                return Some((&own.memory, entry.base.0.checked_sub(own.base.0)?));
+                let base = entry.content.get().base;
+                return Some((&own.memory, base.0.checked_sub(own.base.0)?));
             }
-            Memory::Part { bound, .. } => bound.as_ref()?,
+            Memory::Part { bound, .. } => bound.get()?,
         };
-        let region = self.entries.get(&bound.region)?;
+        let region = self.present(self.entries.get(&bound.region)?);
         match &region.memory {
-            Memory::Own(own) if own.serial == bound.serial && region.is_valid() => {
+            Memory::Own(own) if own.serial.get() == bound.serial && region.is_valid() => {
                 Some((&own.memory, bound.start))
             }
             _ => None,
@@ -264,25 +304,11 @@ impl StagTable {
     }
 }
 
-impl Memory {
-    fn bind(&mut self, to: Bound) {
-        if let Self::Part { bound, .. } = self {
-            *bound = Some(to);
-        }
-    }
-
-    /// Nothing that was bound to it before is any more.
-    fn register(&mut self, new: u64) {
-        if let Self::Own(Registered { serial, .. }) = self {
-            *serial = new;
-        }
-    }
-}
-
 impl Entry {
     fn check_key(&self, stag: Stag) -> Result<(), CannotBind> {
         let key = stag.key();
-        let was_here = self.key_used && self.key == key;
+        let content = self.content.get();
+        let was_here = content.key_used && content.key == key;
         let was_elsewhere = self.view.as_ref().is_some_and(|view| view.had_key(key));
         if was_here || was_elsewhere {
             return Err(CannotBind::OldKey { stag });

@@ -4,7 +4,7 @@
 
 use rnic_ipc::id::QpNum;
 
-use super::{Entry, Memory, StagTable, State, User};
+use super::{Content, Entry, Memory, StagTable, State, User};
 
 /// An STag's place in the list of its stream.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,12 @@ impl StagTable {
         let mut next = self.first_of.remove(&qp.0);
         while let Some(index) = next {
             next = self.entries.get_mut(&index).and_then(|entry| {
-                let link = entry.stream.take();
-                entry.invalidate();
+                let link = entry.link.take();
+                // Another shard's work may have made it another's since.
+                if entry.stream() == Some(qp) {
+                    entry.limit(None);
+                    entry.invalidate();
+                }
                 link?.after
             });
         }
@@ -59,11 +63,12 @@ impl StagTable {
     pub(super) fn associate(&mut self, index: u32, qp: QpNum) {
         let after = self.first_of.insert(qp.0, index);
         if let Some(entry) = self.entries.get_mut(&index) {
-            entry.stream = Some(Link {
+            entry.link = Some(Link {
                 qp,
                 before: None,
                 after,
             });
+            entry.limit(Some(qp));
         }
         if let Some(link) = self.link(after) {
             link.before = Some(index);
@@ -73,7 +78,11 @@ impl StagTable {
     /// The STag is of no stream any more.
     pub(super) fn dissociate(&mut self, index: u32) {
         let entry = self.entries.get_mut(&index);
-        let Some(Link { qp, before, after }) = entry.and_then(|entry| entry.stream.take()) else {
+        let taken = entry.and_then(|entry| {
+            entry.limit(None);
+            entry.link.take()
+        });
+        let Some(Link { qp, before, after }) = taken else {
             return;
         };
         if let Some(link) = self.link(after) {
@@ -89,23 +98,32 @@ impl StagTable {
     }
 
     fn link(&mut self, index: Option<u32>) -> Option<&mut Link> {
-        self.entries.get_mut(&index?)?.stream.as_mut()
+        self.entries.get_mut(&index?)?.link.as_mut()
     }
 }
 
 impl Entry {
     /// The only stream that may use it; without one all of the protection domain may.
     pub(super) fn stream(&self) -> Option<QpNum> {
-        self.stream.map(|link| link.qp)
+        self.content.get().stream
     }
 
-    fn invalidate(&mut self) {
-        self.state = State::Invalid;
-        if let Some(view) = &mut self.view {
+    fn limit(&self, stream: Option<QpNum>) {
+        let content = self.content.get();
+        self.content.set(Content { stream, ..content });
+    }
+
+    fn invalidate(&self) {
+        let content = self.content.get();
+        self.content.set(Content {
+            state: State::Invalid,
+            ..content
+        });
+        if let Some(view) = &self.view {
             view.invalidate();
         }
-        if let Memory::Part { bound, .. } = &mut self.memory {
-            *bound = None;
+        if let Memory::Part { bound, .. } = &self.memory {
+            bound.set(None);
         }
     }
 }

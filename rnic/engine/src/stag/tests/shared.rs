@@ -55,13 +55,28 @@ fn a_region_is_valid_in_all_shards_until_work_of_one_invalidates_it_in_all() {
 }
 
 #[test]
-fn a_region_that_is_registered_again_is_valid_in_the_shard_of_that_work_alone() {
+fn a_region_that_is_registered_again_is_so_in_all_shards() {
     let [mut a, mut b] = shards();
     a.local_invalidate(STAG, USER).unwrap();
-    b.fast_register(LATER, USER, None, &again()).unwrap();
-    assert!(reads(&b, LATER) && !reads(&b, STAG));
-    assert!(!reads(&a, LATER) && !reads(&a, STAG));
-    // Neither under another key: it is valid.
+    let half = Binding {
+        len: LEN as u64 / 2,
+        access: READ,
+        ..again()
+    };
+    b.fast_register(LATER, USER, None, &half).unwrap();
+    for table in [&a, &b] {
+        assert!(reads(table, LATER) && !reads(table, STAG));
+        let end = BASE + LEN as u64 / 2;
+        let outside = may_read(table, LATER, end, 1, USER);
+        assert!(
+            matches!(outside, Err(StagError::Bounds { .. })),
+            "{outside:?}"
+        );
+        let written = table.remote_write(LATER, TaggedOffset(BASE), 8, USER);
+        let refused = Err(StagError::AccessRights { stag: LATER });
+        assert_eq!(written.map(|_| ()), refused);
+    }
+    // Neither shard may register it under another key: it is valid.
     let third = Stag(LATER.0 + 1);
     let to = Binding {
         region: third,
@@ -69,14 +84,34 @@ fn a_region_that_is_registered_again_is_valid_in_the_shard_of_that_work_alone() 
     };
     let refused = a.fast_register(third, USER, None, &to);
     assert_eq!(refused, Err(CannotBind::Valid { stag: third }));
-    assert!(reads(&b, LATER));
-    // Nor does an end in that other shard touch it.
-    assert!(a.local_invalidate(LATER, USER).is_err());
-    a.stream_removed(USER);
-    assert!(reads(&b, LATER));
-    b.local_invalidate(LATER, USER).unwrap();
+    // Either may invalidate it.
+    a.local_invalidate(LATER, USER).unwrap();
+    assert!(!reads(&a, LATER) && !reads(&b, LATER));
     a.fast_register(third, USER, None, &to).unwrap();
-    assert!(reads(&a, third) && !reads(&b, third));
+    assert!(reads(&a, third) && reads(&b, third));
+    a.stream_removed(USER);
+    assert!(reads(&a, third) && reads(&b, third));
+}
+
+#[test]
+fn what_is_registered_again_for_one_stream_is_no_other_s_in_any_shard() {
+    let [mut a, mut b] = shards();
+    a.local_invalidate(STAG, USER).unwrap();
+    b.fast_register(LATER, USER, Some(USER.qp), &again())
+        .unwrap();
+    assert!(reads(&b, LATER));
+    let refused = Err(StagError::NotAssociated { stag: LATER });
+    for table in [&a, &b] {
+        assert_eq!(may_read(table, LATER, BASE + 8, 8, NEIGHBOUR), refused);
+    }
+    let third = Stag(LATER.0 + 1);
+    let refused = a.fast_register(third, NEIGHBOUR, None, &again());
+    assert_eq!(refused, Err(CannotBind::Valid { stag: third }));
+    assert!(a.local_invalidate(LATER, NEIGHBOUR).is_err());
+    b.stream_ended(USER.qp);
+    assert!(!reads(&b, LATER));
+    let invalid = Err(StagError::Invalid { stag: LATER });
+    assert_eq!(may_read(&a, LATER, BASE + 8, 8, NEIGHBOUR), invalid);
 }
 
 #[test]
@@ -102,18 +137,76 @@ fn a_window_of_one_stream_is_bound_in_one_shard_at_a_time() {
 }
 
 #[test]
-fn a_window_of_the_domain_that_is_bound_again_elsewhere_leaves_where_it_was() {
+fn a_window_of_the_domain_is_bound_in_all_shards_to_what_one_bound_it_to_last() {
     let [mut a, mut b] = with(StagKind::WindowType1);
     a.bind(keyed(1), USER, &part(READ)).unwrap();
+    assert!(reads(&a, keyed(1)) && reads(&b, keyed(1)));
     b.bind(keyed(2), NEIGHBOUR, &part(READ)).unwrap();
-    assert!(!reads(&a, keyed(1)), "it is bound in the other shard");
-    assert!(reads(&b, keyed(2)));
+    for table in [&a, &b] {
+        assert!(!reads(table, keyed(1)) && reads(table, keyed(2)));
+    }
     let nothing = Binding {
         len: 0,
         ..part(READ)
     };
     a.bind(keyed(2), USER, &nothing).unwrap();
-    assert!(!reads(&b, keyed(2)), "unbound from another shard");
+    assert!(!reads(&a, keyed(2)) && !reads(&b, keyed(2)));
+}
+
+/// Each registration of a region has windows of its own, whatever shard makes them.
+#[test]
+fn a_window_ends_with_the_registration_that_it_was_bound_to_in_all_shards() {
+    let [mut a, mut b] = with(StagKind::WindowType1);
+    a.local_invalidate(STAG, USER).unwrap();
+    a.fast_register(LATER, USER, None, &again()).unwrap();
+    let to = Binding {
+        region: LATER,
+        ..part(READ)
+    };
+    // This shard has to take the region over first; the other one its own registration's window.
+    b.bind(keyed(1), USER, &to).unwrap();
+    assert!(reads(&a, keyed(1)) && reads(&b, keyed(1)));
+    b.local_invalidate(LATER, USER).unwrap();
+    assert!(!reads(&a, keyed(1)) && !reads(&b, keyed(1)));
+    let third = Stag(LATER.0 + 1);
+    let to = Binding {
+        region: third,
+        ..again()
+    };
+    b.fast_register(third, USER, None, &to).unwrap();
+    for table in [&a, &b] {
+        assert!(reads(table, third));
+        assert!(!reads(table, keyed(1)), "it was bound to what was before");
+    }
+}
+
+#[test]
+fn a_window_whose_region_is_gone_gives_nothing_in_any_shard() {
+    let [mut a, mut b] = with(StagKind::WindowType1);
+    a.bind(keyed(1), USER, &part(READ)).unwrap();
+    a.remove(STAG);
+    b.remove(STAG);
+    let invalid = Err(StagError::Invalid { stag: keyed(1) });
+    assert_eq!(may_read(&a, keyed(1), BASE + 8, 8, USER), invalid);
+    assert_eq!(may_read(&b, keyed(1), BASE + 8, 8, USER), invalid);
+}
+
+/// What others may have taken over is waited for.
+#[test]
+fn taking_rights_away_waits_for_the_other_shards_whoever_gave_them() {
+    let [mut a, mut b] = with(StagKind::WindowType1);
+    let mut passes = rnic_xsk::Passes::among(2).into_iter();
+    a.join(passes.next().unwrap());
+    b.join(passes.next().unwrap());
+    assert!(a.bind(keyed(1), USER, &part(READ)).unwrap().is_none());
+    assert!(a.bind(keyed(2), USER, &part(READ)).unwrap().is_some());
+    assert!(b.bind(keyed(3), USER, &part(READ)).unwrap().is_some());
+    let nothing = Binding {
+        len: 0,
+        ..part(READ)
+    };
+    assert!(a.bind(keyed(3), USER, &nothing).unwrap().is_some());
+    assert!(a.bind(keyed(3), USER, &nothing).unwrap().is_none());
 }
 
 #[test]
@@ -125,8 +218,10 @@ fn what_is_bound_to_a_region_ends_when_another_shard_invalidates_the_region() {
             _ => drop(a.bind(keyed(1), USER, &part(READ)).unwrap()),
         }
         assert!(reads(&a, keyed(1)));
+        // The same stream, as if it were there.
+        assert!(reads(&b, keyed(1)), "{kind:?}");
         b.local_invalidate(STAG, USER).unwrap();
-        assert!(!reads(&a, keyed(1)), "{kind:?}");
+        assert!(!reads(&a, keyed(1)) && !reads(&b, keyed(1)), "{kind:?}");
     }
 }
 

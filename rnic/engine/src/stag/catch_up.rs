@@ -1,0 +1,61 @@
+//! Taking over what work of another shard has made of an STag, when somebody asks for it here.
+
+use super::bind::Bound;
+use super::word::{Part, View};
+use super::{Content, Entry, Memory, StagTable, State};
+
+impl StagTable {
+    /// An entry, as it is after what other shards' work has done to the STag.
+    #[inline(always)]
+    pub(super) fn present<'a>(&self, entry: &'a Entry) -> &'a Entry {
+        if let Some(view) = entry.view.as_ref().filter(|view| view.is_behind()) {
+            self.catch_up(entry, view);
+        }
+        entry
+    }
+
+    /// For an entry that is behind.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn catch_up(&self, entry: &Entry, view: &View) {
+        let Some((word, key, rights)) = view.news() else {
+            // It gives nothing, and is no stream's any more.
+            return entry.content.set(Content {
+                state: State::Invalid,
+                stream: None,
+                ..entry.content.get()
+            });
+        };
+        match (&entry.memory, rights.part) {
+            // What was bound to the registration before is bound to nothing any more.
+            (Memory::Own(own), None) => own.serial.set(self.take_serial()),
+            (Memory::Part { bound, .. }, Some(part)) => bound.set(self.bound(part)),
+            // An STag stays of its kind.
+            _ => return,
+        }
+        entry.content.set(Content {
+            key,
+            key_used: true,
+            state: State::Valid,
+            access: rights.access,
+            base: rights.base,
+            len: rights.len,
+            stream: rights.stream,
+        });
+        view.has_seen(word);
+    }
+
+    /// A part of a region, if the region still has the registration that is meant.
+    fn bound(&self, part: Part) -> Option<Bound> {
+        let region = self.present(self.entries.get(&part.region)?);
+        let Memory::Own(own) = &region.memory else {
+            return None;
+        };
+        let is_meant = region.view.as_ref().map(View::word) == Some(part.word);
+        is_meant.then(|| Bound {
+            region: part.region,
+            serial: own.serial.get(),
+            start: part.start,
+        })
+    }
+}
