@@ -461,24 +461,25 @@ impl StagTable {
         let entry = self.entries.get(&stag.index());
         let entry = entry.ok_or(StagError::Invalid { stag })?;
         let checked = entry.check(stag, user);
-        if let Some(view) = entry.view.as_ref().filter(|view| view.is_behind()) {
-            return self.check_again(entry, view, stag, user);
-        }
-        checked.map(|()| entry)
+        match &entry.view {
+            Some(view) if view.is_behind() => self.check_again(entry, view, stag, user),
+            _ => checked,
+        }?;
+        Ok(entry)
     }
 
     /// After what another shard's work has done to the STag.
     #[cold]
     #[inline(never)]
-    fn check_again<'a>(
+    fn check_again(
         &self,
-        entry: &'a Entry,
+        entry: &Entry,
         view: &View,
         stag: Stag,
         user: User,
-    ) -> Result<&'a Entry, StagError> {
+    ) -> Result<(), StagError> {
         self.catch_up(entry, view);
-        entry.check(stag, user).map(|()| entry)
+        entry.check(stag, user)
     }
 
     #[inline(always)]
