@@ -154,7 +154,7 @@ fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and
     let bench = Bench::new("reload-named", "");
     let capture = bench.lab.directory().join("a.pcapng");
     let lines = format!(
-        "socket_mode = \"0666\"\nidle_spin = 30\nuser_timeout = 50000\nkeepalive_idle = 9\nqueues = 1\n\
+        "socket_mode = \"0666\"\nidle_spin = 30\nuser_timeout = 50000\nkeepalive_idle = 9\nqueues = 1\ndedicated_queues = \"0\"\n\
          mode = \"generic\"\ncapture = \"{}\"\nbusy_poll = 20\nsyn_rate = 9\nframes = 8192\n\
          no_loopback = true\nno_seccomp = true\ncongestion = \"newreno\"\nno_wait = false\n\
          [[interface]]\nname = \"{INTERFACE}\"\n[[interface.vlan]]\nid = 7\naddresses = [\"198.51.100.0/24\"]\n",
@@ -166,6 +166,7 @@ fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and
     let named = [
         "loopback",
         "queues",
+        "dedicated_queues",
         "vlan",
         "mode",
         "capture",

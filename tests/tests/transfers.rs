@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Cable, Family, Host, LinkOptions, Process};
+use rnic_tests::lab::{Cable, Family, Host, INTERFACE, LinkOptions, Process};
 use rnic_tests::pair::Pair;
 use rnic_tests::{tool, tshark};
 
@@ -139,6 +139,36 @@ fn messages_arrive_over_two_queues() {
     let pair = Pair::with("queues", &link, &daemon);
     for family in Family::ALL {
         moves(&pair, family, [0, 1460, 1 << 20]);
+    }
+}
+
+/// A veth needs no flow rules: what one end sends by a queue comes to the same queue of the other.
+#[test]
+fn messages_arrive_over_queues_that_are_the_rnic_s_alone() {
+    let link = LinkOptions {
+        queues: 4,
+        ..LinkOptions::default()
+    };
+    let said = ["--dedicated-queues", "3,1", "--shards", "2"];
+    let daemon = DaemonOptions {
+        arguments: said.map(str::to_owned).to_vec(),
+        ..DaemonOptions::default()
+    };
+    let pair = Pair::with("dedicated", &link, &daemon);
+    for family in Family::ALL {
+        moves(&pair, family, [0, 1460, 1 << 20]);
+    }
+    for daemon in [&pair.daemon_a, &pair.daemon_b] {
+        let log = daemon.log();
+        let has_socket =
+            |queue: &u32| log.contains(&format!("AF_XDP on {INTERFACE} queue {queue}:"));
+        assert_eq!(
+            (0..4).filter(has_socket).collect::<Vec<_>>(),
+            [1, 3],
+            "{log}"
+        );
+        assert_eq!(daemon.counter("unserved_queues"), 0);
+        assert_eq!(daemon.counter("steering_pass_no_socket"), 0);
     }
 }
 

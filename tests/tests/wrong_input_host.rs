@@ -114,6 +114,10 @@ fn an_interface_that_is_not_ready_is_named_with_what_to_do() {
         .ip(&["link", "set", "dev", INTERFACE, "mtu", "1500"]);
     names(&error(&["--queues", "1"]), &[INTERFACE, "queues", "2"]);
     names(&error(&["--queues", "3"]), &[INTERFACE, "queues", "2"]);
+    let beyond = error(&["--dedicated-queues", "1-2"]);
+    names(&beyond, &["an rx queue of 2", "rnic0 has 2 rx queue(s)"]);
+    let many = error(&["--dedicated-queues", "1", "--shards", "2"]);
+    names(&many, &["shards", "1 queue(s) serve"]);
     a.namespace.ip(&["link", "set", "dev", INTERFACE, "down"]);
     names(&error(&[]), &[INTERFACE, "down"]);
     a.namespace.ip(&["addr", "flush", "dev", INTERFACE]);

@@ -97,7 +97,9 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     optional(f, "capture", capture, "none")?;
     line(f, "shards", device.shards)?;
     line(f, "cores", &device.cores)?;
-    optional(f, "queues", device.queues, "all")?;
+    optional(f, "queues", device.queues, "any number")?;
+    let dedicated = device.dedicated_queues.as_ref();
+    optional(f, "dedicated_queues", dedicated, "none: all are served")?;
     line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
     line(f, "frames", device.frames)?;
     match device.polling {

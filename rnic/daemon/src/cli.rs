@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::{CongestionControl, Cores, ShardCount, XdpMode};
+use rnic_device::{CongestionControl, Cores, DedicatedQueues, ShardCount, XdpMode};
 
 use crate::metrics::MetricsAddress;
 
@@ -114,9 +114,14 @@ pub(crate) struct LinkGiven {
     #[arg(long, value_name = "LIST")]
     pub(crate) cores: Option<Cores>,
 
-    /// RX queues to serve; must be all that the interface has [default: all]
+    /// RX queues that the interface must have [default: any number]
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u32>,
+
+    /// RX queues that are the RNIC's alone, such as `6-7`; flow rules (`ethtool -N`) must bring its frames there
+    /// [default: all are served]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) dedicated_queues: Option<DedicatedQueues>,
 
     /// XDP mode [default: auto]
     #[arg(long, value_enum)]
@@ -242,6 +247,7 @@ impl LinkGiven {
             shards: self.shards.or(below.shards),
             cores: self.cores.or(below.cores),
             queues: self.queues.or(below.queues),
+            dedicated_queues: self.dedicated_queues.or(below.dedicated_queues),
             mode: self.mode.or(below.mode),
             frames: self.frames.or(below.frames),
             polling: self.polling.or(below.polling),

@@ -23,7 +23,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 38] = [
+const KEYS: [&str; 39] = [
     "interface",
     "socket",
     "socket_mode",
@@ -33,6 +33,7 @@ const KEYS: [&str; 38] = [
     "shards",
     "cores",
     "queues",
+    "dedicated_queues",
     "mode",
     "frames",
     "polling",

@@ -227,6 +227,7 @@ fn with_loopback(
             let of_interfaces = [
                 (link.shards.is_some(), "shards"),
                 (link.queues.is_some(), "queues"),
+                (link.dedicated_queues.is_some(), "dedicated_queues"),
                 (link.mode.is_some(), "a mode of XDP"),
                 (link.busy_poll.is_some(), "busy_poll"),
             ];
@@ -289,6 +290,7 @@ fn device(
     config.shards = link.shards.unwrap_or(config.shards);
     config.cores = link.cores.unwrap_or(config.cores);
     config.queues = link.queues;
+    config.dedicated_queues = link.dedicated_queues;
     config.capture = link.capture;
     config.mode = link.mode.unwrap_or(Mode::Auto).into();
     config.busy_poll = link.busy_poll;

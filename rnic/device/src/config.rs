@@ -9,7 +9,7 @@ use rnic_prm::{Administrators, Limits};
 use rnic_steering::FloodLimits;
 use userspace_tcp::{CongestionControl, KeepAlive};
 
-use crate::{Cores, VlanConfig};
+use crate::{Cores, DedicatedQueues, VlanConfig};
 
 /// How [`crate::Device::open`] is to open an interface. Versions to come may have more fields.
 #[derive(Clone, Debug)]
@@ -25,9 +25,11 @@ pub struct DeviceConfig {
     pub shards: ShardCount,
     /// Which processors its shards' threads stay on. A list has one for each.
     pub cores: Cores,
-    /// RX queues to serve. `None` takes all that the interface has, which is also the only number
-    /// that leaves no claimed frame to the kernel.
+    /// How many RX queues the interface must have. `None` takes it with as many as there are.
     pub queues: Option<u32>,
+    /// The RX queues that are the RNIC's alone. `None` takes all. Where there are several devices, as in a bond, the
+    /// same of each. Flow rules must bring it its frames (`ethtool -N`): what comes on other queues the kernel gets.
+    pub dedicated_queues: Option<DedicatedQueues>,
     /// Its VLANs, by whose tags connections are made and accepted.
     pub vlans: Vec<VlanConfig>,
     /// Which kind of XDP attachment to ask for.
@@ -105,6 +107,7 @@ impl DeviceConfig {
             shards: ShardCount::ONE,
             cores: Cores::Any,
             queues: None,
+            dedicated_queues: None,
             vlans: Vec::new(),
             mode: XdpMode::Auto,
             capture: None,

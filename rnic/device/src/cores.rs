@@ -3,7 +3,6 @@
 //! Memory is taken where it is first touched. So an interface whose threads stay somewhere is opened from there.
 
 mod irq;
-mod list;
 
 use std::io;
 use std::path::Path;
@@ -11,8 +10,7 @@ use std::str::FromStr;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub use list::NoProcessors;
-use list::Processors;
+use crate::number_list::NumberList;
 
 /// Which processors the threads of an interface's shards stay on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +25,11 @@ pub enum Cores {
     List(Vec<u32>),
 }
 
+/// A text that names no processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("give processors, such as `0,2-5`, each once, or `any`, or `auto`")]
+pub struct NoProcessors;
+
 impl FromStr for Cores {
     type Err = NoProcessors;
 
@@ -34,7 +37,10 @@ impl FromStr for Cores {
         match text {
             "any" => Ok(Self::Any),
             "auto" => Ok(Self::Auto),
-            list => Ok(Self::List(list.parse::<Processors>()?.0)),
+            list => {
+                let list = list.parse::<NumberList>().map_err(|_| NoProcessors)?;
+                Ok(Self::List(list.0))
+            }
         }
     }
 }
@@ -53,12 +59,17 @@ impl std::fmt::Display for Cores {
 }
 
 impl Cores {
-    /// The processor of each shard.
+    /// The processor of each shard of an interface, which has these queues: shard n begins with the nth of them.
     ///
     /// # Errors
     ///
     /// The kernel's, which does not say where this process may run.
-    pub(crate) fn of(&self, shards: u32, interface: &str) -> io::Result<Vec<Option<u32>>> {
+    pub(crate) fn of(
+        &self,
+        shards: u32,
+        interface: &str,
+        queues: &[u32],
+    ) -> io::Result<Vec<Option<u32>>> {
         let shards = 0..shards;
         Ok(match self {
             Self::Any => shards.map(|_| None).collect(),
@@ -71,7 +82,8 @@ impl Cores {
                 let near = near(Path::new("/"), interface, &allowed);
                 let irqs = irq::of_queues(Path::new("/"), interface);
                 let of = |shard: u32| {
-                    let irq = irqs.get(&shard).copied();
+                    let queue = queues.get(shard as usize);
+                    let irq = queue.and_then(|queue| irqs.get(queue)).copied();
                     let irq = irq.filter(|core| allowed.contains(core));
                     irq.or_else(|| near.get(shard as usize % near.len().max(1)).copied())
                 };
@@ -95,7 +107,7 @@ fn near(root: &Path, interface: &str, allowed: &[u32]) -> Vec<u32> {
         let node: u32 = std::fs::read_to_string(node).ok()?.trim().parse().ok()?;
         let list = root.join(format!("sys/devices/system/node/node{node}/cpulist"));
         let text = std::fs::read_to_string(list).ok()?;
-        text.trim().parse::<Processors>().ok()
+        text.trim().parse::<NumberList>().ok()
     };
     let node = of_node().map(|list| list.0).unwrap_or_default();
     let near: Vec<_> = allowed

@@ -25,6 +25,7 @@ mod config;
 mod core;
 mod cores;
 mod counters;
+mod dedicated_queues;
 mod device;
 mod devices;
 mod driver;
@@ -35,6 +36,7 @@ pub mod host;
 mod internal;
 mod loopback;
 mod metrics;
+mod number_list;
 mod open;
 pub mod pcapng;
 mod peers;
@@ -53,6 +55,7 @@ pub use config::{
     DeviceConfig, Driving, LoopbackUse, NoShardCount, Polling, Presence, ShardCount, XdpMode,
 };
 pub use cores::{Cores, NoProcessors};
+pub use dedicated_queues::{DedicatedQueues, NoQueues};
 pub use device::Device;
 pub use devices::Devices;
 pub use error::DeviceError;

@@ -41,7 +41,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             advice: format!("the loopback needs at least {FRAMES_MIN}"),
         });
     }
-    let cores = config.cores.of(1, &config.interface);
+    let cores = config.cores.of(1, &config.interface, &[]);
     let cores = cores.map_err(open::host("the processors of this process"))?;
     let (umem, pool) = Umem::heap(config.frames, CHUNK);
     let interface = Interface {

@@ -68,6 +68,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
     check_queues(config, interface, &members)?;
+    let members = members.only(config.dedicated_queues.as_ref())?;
     check_members(config, &members)?;
     Ok(Found {
         netlink,
@@ -96,7 +97,8 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let cores = |members: &Members| {
         let shards = shards(&config, members);
         // Members have their queues in the same order, and their interrupts as the operator set them.
-        let cores = config.cores.of(shards, &members.all[0].name);
+        let first = &members.all[0];
+        let cores = config.cores.of(shards, &first.name, &first.queues);
         cores.map_err(host("the processors of this process"))
     };
     let _stay = Stay::on(&cores(&members)?).map_err(host("a processor"))?;
@@ -108,6 +110,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let mut steering = attach(&interface, &members, config.mode, &steering_config)?;
     // Some drivers add queues for XDP.
     let members = Members::of(&netlink, &interface)?;
+    let members = members.only(config.dedicated_queues.as_ref())?;
     check_members(&config, &members)?;
     let (queues, shards) = (members.queues(), shards(&config, &members));
     let cores = cores(&members)?;
@@ -132,6 +135,12 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         umem.frames(),
         chunk.bytes()
     );
+    if let Some(dedicated) = &config.dedicated_queues {
+        log::info!(
+            "interface {}: queues {dedicated} are the RNIC's, to which flow rules must bring its frames (`ethtool -N`)",
+            interface.name
+        );
+    }
     Ok(Opened {
         config,
         number,

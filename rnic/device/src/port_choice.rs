@@ -7,6 +7,7 @@ use rnic_ipc::control::{Refusal, RefusalCode, Transport};
 use rnic_steering::{RxHash, rx_hash};
 
 use crate::core::Core;
+use crate::host::Members;
 use crate::host::ports::{LocalPort, Reserved};
 
 /// Ports that programs are given (RFC 6335 section 6).
@@ -29,11 +30,16 @@ impl Core {
         let shards = self.shards.count();
         let may_choose = shards > 1 && at.local.port() == 0 && at.transport == Transport::Tcp;
         // Which member of a bond the peer's segments come by is for others to choose.
-        let is_bond = self.members.as_ref().is_some_and(|members| members.is_bond);
-        let hash = (may_choose && !is_bond)
-            .then(|| rx_hash(&self.config.interface))
-            .flatten();
-        if let Some(hash) = hash {
+        let alone = match &self.members {
+            Some(Members {
+                is_bond: false,
+                all,
+            }) => all.first(),
+            _ => None,
+        };
+        let member = alone.filter(|_| may_choose);
+        let known = member.and_then(|member| Some((member, rx_hash(&member.name)?)));
+        if let Some((member, hash)) = known {
             let mut first = [0; 2];
             // Any start will do.
             let _ = getrandom::fill(&mut first);
@@ -41,6 +47,7 @@ impl Core {
             let wanted = Wanted {
                 remote: (remote.ip(), remote.port()),
                 local: at.local.ip(),
+                queues: &member.queues,
                 shard,
                 shards,
             };
@@ -57,21 +64,25 @@ impl Core {
 }
 
 /// For which connection a port is.
-struct Wanted {
+struct Wanted<'q> {
+    /// Those that are served. The nth is of shard n modulo their number.
+    queues: &'q [u32],
     remote: (IpAddr, u16),
     local: IpAddr,
     shard: usize,
     shards: usize,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// Some ports by which the peer's segments come to the shard. `first`: where to begin, of all numbers.
     fn ports(&self, hash: &RxHash, first: u16) -> impl Iterator<Item = u16> {
         let all = DYNAMIC.end() - DYNAMIC.start() + 1;
         let nth = move |look: u16| DYNAMIC.start() + (first.wrapping_add(look)) % all;
         let suits = move |port: &u16| {
             let queue = hash.queue(self.remote, (self.local, *port));
-            queue.is_some_and(|queue| queue as usize % self.shards == self.shard)
+            let place = |queue: u32| self.queues.iter().position(|served| *served == queue);
+            let place = queue.and_then(place);
+            place.is_some_and(|place| place % self.shards == self.shard)
         };
         (0..LOOKS).map(nth).filter(suits).take(TRIES)
     }
@@ -84,11 +95,13 @@ mod tests {
     #[test]
     fn the_ports_are_dynamic_and_bring_the_answers_to_the_shard() {
         let hash = RxHash::of((0..=255).collect(), (0..128).collect());
+        let queues: Vec<u32> = (0..128).collect();
         for shards in [2, 3, 8] {
             for shard in 0..shards {
                 let wanted = Wanted {
                     remote: ("198.18.0.2".parse().unwrap(), 7471),
                     local: "198.18.0.1".parse().unwrap(),
+                    queues: &queues,
                     shard,
                     shards,
                 };

@@ -146,6 +146,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         shards,
         cores,
         queues,
+        dedicated_queues,
         vlans,
         mode,
         capture,
@@ -172,6 +173,10 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         ("shards", *shards != asked.shards),
         ("cores", *cores != asked.cores),
         ("queues", *queues != asked.queues),
+        (
+            "dedicated_queues",
+            *dedicated_queues != asked.dedicated_queues,
+        ),
         ("vlan", *vlans != asked.vlans),
         ("mode", *mode != asked.mode),
         ("capture", *capture != asked.capture),

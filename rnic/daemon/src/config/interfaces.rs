@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rnic_device::{
-    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoProcessors, NoShardCount,
-    ShardCount, VlanConfig, VlanId,
+    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoProcessors, NoQueues,
+    NoShardCount, ShardCount, VlanConfig, VlanId,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -15,12 +15,13 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "name",
     "capture",
     "shards",
     "cores",
     "queues",
+    "dedicated_queues",
     "mode",
     "frames",
     "polling",
@@ -89,6 +90,11 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
             });
         }
         "queues" => given.queues = reader.number(at, 1..=u32::MAX),
+        "dedicated_queues" => {
+            given.dedicated_queues = reader.parsed(at, |text| {
+                text.parse().map_err(|error: NoQueues| error.to_string())
+            });
+        }
         "mode" => given.mode = reader.parsed(at, mode),
         "frames" => given.frames = reader.number(at, 1..=u32::MAX),
         "polling" => given.polling = reader.parsed(at, polling),

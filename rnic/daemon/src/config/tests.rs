@@ -63,6 +63,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         shards = 2
         cores = "0-1"
         queues = 2
+        dedicated_queues = "0-1"
         mode = "generic"
         frames = 8_192
         polling = "adaptive"
@@ -99,6 +100,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             shards: Some(ShardCount::Number(2)),
             cores: Some(Cores::List(vec![0, 1])),
             queues: Some(2),
+            dedicated_queues: Some("0-1".parse().unwrap()),
             mode: Some(Mode::Generic),
             frames: Some(8192),
             polling: Some(PollingMode::Adaptive),

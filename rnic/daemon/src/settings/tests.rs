@@ -69,6 +69,7 @@ fn everything_that_was_given_reaches_the_device() {
             shards: Some(ShardCount::Number(2)),
             cores: Some(Cores::List(vec![0, 1])),
             queues: Some(2),
+            dedicated_queues: Some("1".parse().unwrap()),
             mode: Some(Mode::Generic),
             capture: Some(PathBuf::from("a.pcapng")),
             frames: Some(8192),
@@ -117,6 +118,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.shards, ShardCount::Number(2));
     assert_eq!(device.cores, Cores::List(vec![0, 1]));
     assert_eq!(device.queues, Some(2));
+    assert_eq!(device.dedicated_queues, Some("1".parse().unwrap()));
     assert_eq!(device.mode, XdpMode::Generic);
     assert_eq!(device.capture, Some(PathBuf::from("a.pcapng")));
     assert_eq!(device.frames, 8192);

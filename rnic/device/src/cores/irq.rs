@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::list::Processors;
+use crate::number_list::NumberList;
 
 /// What comes before a queue's number: ice, i40e, ixgbe and igc; ena; mlx5; virtio_net; igc and others with vectors for
 /// RX alone.
@@ -53,7 +53,7 @@ fn queue(action: &str) -> Option<u32> {
 fn handled_by(root: &Path, irq: &str) -> Option<u32> {
     let file = root.join(format!("proc/irq/{irq}/effective_affinity_list"));
     let text = std::fs::read_to_string(file).ok()?;
-    match text.trim().parse::<Processors>().ok()?.0[..] {
+    match text.trim().parse::<NumberList>().ok()?.0[..] {
         [core] => Some(core),
         _ => None,
     }

@@ -69,10 +69,13 @@ fn the_interrupts_of_the_devices_queues_are_found() {
 #[test]
 fn each_shard_gets_its_processor() {
     let list: Cores = "5,1-2".parse().unwrap();
-    assert_eq!(list.of(3, "lo").unwrap(), [Some(5), Some(1), Some(2)]);
-    assert_eq!(Cores::Any.of(2, "lo").unwrap(), [None, None]);
+    assert_eq!(
+        list.of(3, "lo", &[0, 1, 2]).unwrap(),
+        [Some(5), Some(1), Some(2)]
+    );
+    assert_eq!(Cores::Any.of(2, "lo", &[0, 1]).unwrap(), [None, None]);
     let allowed = allowed().unwrap();
-    for core in Cores::Auto.of(4, "lo").unwrap() {
+    for core in Cores::Auto.of(4, "lo", &[0, 1, 2, 3]).unwrap() {
         assert!(allowed.contains(&core.unwrap()));
     }
     for text in ["any", "auto", "5,1,2"] {

@@ -13,7 +13,7 @@ use netlink_packet_route::link::{
 use super::interface::Interface;
 use super::netlink::Netlink;
 use super::sockets::steering_error;
-use crate::DeviceError;
+use crate::{DedicatedQueues, DeviceError};
 
 /// One of the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,17 @@ pub struct Member {
     /// Its name.
     pub name: String,
     pub(crate) index: u32,
-    /// Its RX queues.
-    pub(crate) queues: u32,
+    /// The RX queues that are served, or may be.
+    pub(crate) queues: Vec<u32>,
     /// Frames may leave by it: it is active in its bond, and has a link.
     pub(crate) carries: bool,
+}
+
+impl Member {
+    /// How many queues.
+    fn count(&self) -> u32 {
+        self.queues.len() as u32
+    }
 }
 
 /// All of them that are up: one at least.
@@ -84,7 +91,34 @@ impl Members {
 
     /// Their RX queues together.
     pub fn queues(&self) -> u32 {
-        self.all.iter().map(|member| member.queues).sum()
+        self.all.iter().map(Member::count).sum()
+    }
+
+    /// With these RX queues alone, if there are any: the same of each.
+    ///
+    /// # Errors
+    ///
+    /// When one has no such queue.
+    pub(crate) fn only(mut self, queues: Option<&DedicatedQueues>) -> Result<Self, DeviceError> {
+        let Some(DedicatedQueues(queues)) = queues else {
+            return Ok(self);
+        };
+        for member in &mut self.all {
+            let there = |queue: &u32| member.queues.contains(queue);
+            if let Some(queue) = queues.iter().find(|queue| !there(queue)) {
+                return Err(DeviceError::BadConfig {
+                    what: "an RX queue",
+                    asked: queue.to_string(),
+                    advice: format!(
+                        "{} has {} RX queue(s), numbered from 0: see `ethtool -l`",
+                        member.name,
+                        member.count()
+                    ),
+                });
+            }
+            member.queues.clone_from(queues);
+        }
+        Ok(self)
     }
 
     /// Their indexes.
@@ -103,9 +137,11 @@ impl Members {
     pub(crate) fn suit(&self, shards: u32) -> bool {
         match self.is_bond {
             false => shards <= self.queues(),
-            true => self.all.iter().all(|member| {
-                member.queues >= shards && member.queues.is_multiple_of(shards.max(1))
-            }),
+            true => self
+                .all
+                .iter()
+                .map(Member::count)
+                .all(|count| count >= shards && count.is_multiple_of(shards.max(1))),
         }
     }
 
@@ -116,8 +152,7 @@ impl Members {
             let mut all = now.all.iter();
             all.any(|one| one.index == member.index && one.carries)
         };
-        let of_queues =
-            |member: &Member| std::iter::repeat_n(carries(member), member.queues as usize);
+        let of_queues = |member: &Member| std::iter::repeat_n(carries(member), member.queues.len());
         let all = self.all.iter().flat_map(of_queues);
         all.skip(shard).step_by(shards).collect()
     }
@@ -127,7 +162,8 @@ impl Members {
         let missing = |one: &Member| {
             let mut all = self.all.iter();
             let known = all.find(|member| member.index == one.index);
-            one.queues - known.map_or(0, |member| member.queues.min(one.queues))
+            let served = |queue: &&u32| known.is_some_and(|member| member.queues.contains(queue));
+            one.queues.iter().filter(|queue| !served(queue)).count() as u32
         };
         now.all.iter().map(missing).sum()
     }
@@ -193,10 +229,11 @@ fn check(bond: &[InfoBond], interface: &Interface) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// How many RX queues a device of the interface has.
-fn queues(device: &str, interface: &Interface) -> Result<u32, DeviceError> {
+/// The RX queues that a device of the interface has.
+fn queues(device: &str, interface: &Interface) -> Result<Vec<u32>, DeviceError> {
     let found = rnic_steering::number_of_rx_queues(device);
-    found.map_err(|error| steering_error(interface, error))
+    let found = found.map_err(|error| steering_error(interface, error))?;
+    Ok((0..found).collect())
 }
 
 /// All interfaces.

@@ -127,7 +127,7 @@ impl Sockets {
         let mut ports = Vec::new();
         let numbered = members.all.iter().enumerate();
         let queues = numbered
-            .flat_map(|(number, one)| (0..one.queues).map(move |queue| (number, one, queue)));
+            .flat_map(|(number, one)| one.queues.iter().map(move |queue| (number, one, *queue)));
         for (number, member, queue) in queues {
             let mut port_config = XskPortConfig::new(&member.name, queue);
             port_config.rx_ring = config.rx_ring;

@@ -47,9 +47,9 @@ impl FollowedMembers {
         }
         self.next = now + INTERVAL;
         // The interface may be gone, which is told otherwise. Without any member that is up all stays as it is.
-        let Ok(found) = Members::of(netlink, interface) else {
-            return;
-        };
+        let dedicated = core.config.dedicated_queues.as_ref();
+        let found = Members::of(netlink, interface).and_then(|found| found.only(dedicated));
+        let Ok(found) = found else { return };
         if served.is_bond {
             self.follow(core, served, &found, interface);
         }

@@ -1,30 +1,29 @@
-//! Lists of processors, as the kernel writes them: `0,2-5`.
+//! Lists of processors or queues, as the kernel writes them: `0,2-5`.
 
 use std::str::FromStr;
 
-/// More processors than any kernel has.
-const PROCESSORS_MAX: u32 = 1 << 16;
+/// More processors than any kernel has, and queues than any interface.
+const NUMBERS_MAX: u32 = 1 << 16;
 
-/// Processors, in the order in which they were named.
+/// Numbers, in the order in which they were named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Processors(pub(super) Vec<u32>);
+pub(crate) struct NumberList(pub(crate) Vec<u32>);
 
-/// A text that names no processors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give processors, such as `0,2-5`, each once, or `any`, or `auto`")]
-pub struct NoProcessors;
+/// A text that is no such list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoList;
 
-impl FromStr for Processors {
-    type Err = NoProcessors;
+impl FromStr for NumberList {
+    type Err = NoList;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut all = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |text: &str| text.trim().parse::<u32>().map_err(|_| NoProcessors);
+            let number = |text: &str| text.trim().parse::<u32>().map_err(|_| NoList);
             let (first, last) = (number(first)?, number(last)?);
-            if last < first || last >= PROCESSORS_MAX {
-                return Err(NoProcessors);
+            if last < first || last >= NUMBERS_MAX {
+                return Err(NoList);
             }
             all.extend(first..=last);
         }
@@ -33,7 +32,7 @@ impl FromStr for Processors {
         each.dedup();
         match each.len() == all.len() {
             true => Ok(Self(all)),
-            false => Err(NoProcessors),
+            false => Err(NoList),
         }
     }
 }
@@ -44,11 +43,11 @@ mod tests {
 
     #[test]
     fn a_list_has_numbers_and_ranges_in_the_order_given() {
-        let list = |text: &str| text.parse::<Processors>().map(|list| list.0);
+        let list = |text: &str| text.parse::<NumberList>().map(|list| list.0);
         assert_eq!(list("3"), Ok(vec![3]));
         assert_eq!(list("4,0-2"), Ok(vec![4, 0, 1, 2]));
         for text in ["", "a", "1,", "2-1", "1-", "-1", "1,1", "0-2,1", "99999999"] {
-            assert_eq!(list(text), Err(NoProcessors), "{text}");
+            assert_eq!(list(text), Err(NoList), "{text}");
         }
     }
 }
