@@ -11,7 +11,7 @@ use netlink_packet_route::link::{
 };
 
 use super::interface::Interface;
-use super::netlink::Netlink;
+use super::netlink::{Netlink, other};
 use super::sockets::steering_error;
 use crate::{DedicatedQueues, DeviceError};
 
@@ -49,11 +49,8 @@ impl Members {
     ///
     /// For a bond with no member that is up, or of a mode that the RNIC can't follow.
     pub fn of(netlink: &Netlink, interface: &Interface) -> Result<Self, DeviceError> {
-        let links = links(netlink)?;
-        let own = links
-            .iter()
-            .find(|link| link.header.index == interface.index);
-        let Some(bond) = own.and_then(bond) else {
+        let own = link(netlink, interface)?;
+        let Some(bond) = bond(&own) else {
             let itself = Member {
                 name: interface.name.clone(),
                 index: interface.index,
@@ -67,7 +64,7 @@ impl Members {
         };
         check(bond, interface)?;
         let mut all = Vec::new();
-        for link in &links {
+        for link in &links(netlink)? {
             let is_member = has(link, &LinkAttribute::Controller(interface.index));
             if is_member
                 && link.header.flags.contains(LinkFlags::Up)
@@ -234,6 +231,17 @@ fn queues(device: &str, interface: &Interface) -> Result<Vec<u32>, DeviceError> 
     let found = rnic_steering::number_of_rx_queues(device);
     let found = found.map_err(|error| steering_error(interface, error))?;
     Ok((0..found).collect())
+}
+
+/// What the kernel tells of an interface.
+fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessage, DeviceError> {
+    let asked = format!("interface {}", interface.name);
+    let mut message = LinkMessage::default();
+    message.header.index = interface.index;
+    match netlink.get(&asked, RouteNetlinkMessage::GetLink(message))? {
+        RouteNetlinkMessage::NewLink(link) => Ok(link),
+        _ => Err(other(&asked, "an answer to another question").into()),
+    }
 }
 
 /// All interfaces.

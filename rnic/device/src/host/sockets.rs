@@ -2,8 +2,8 @@
 
 use rnic_steering::{Mode, ModePreference, Steering, SteeringConfig, SteeringError};
 use rnic_xsk::{
-    BusyPoll, ChunkSize, CopyMode, FramePool, KernelFeature, Umem, UmemConfig, XskError, XskPort,
-    XskPortConfig,
+    BusyPoll, ChunkSize, CopyMode, FramePool, KernelFeature, Port, Umem, UmemConfig, XskError,
+    XskPort, XskPortConfig,
 };
 
 use super::interface::Interface;
@@ -31,7 +31,7 @@ pub struct SocketsConfig {
 pub struct Sockets {
     /// The packet buffers.
     pub umem: Umem,
-    /// Those that are free: all.
+    /// Those that are free: all that the sockets have not.
     pub pool: FramePool,
     /// A socket for each RX queue of each member, in their order.
     pub ports: Vec<XskPort>,
@@ -123,7 +123,7 @@ impl Sockets {
             ..UmemConfig::default()
         };
         let failed = |error| xsk_error(interface, error);
-        let (umem, pool) = Umem::new(&umem_config).map_err(failed)?;
+        let (umem, mut pool) = Umem::new(&umem_config).map_err(failed)?;
         let mut ports = Vec::new();
         let numbered = members.all.iter().enumerate();
         let queues = numbered
@@ -137,7 +137,9 @@ impl Sockets {
                 microseconds,
                 budget: BUSY_POLL_BUDGET,
             });
-            let port = XskPort::open(&umem, port_config).map_err(failed)?;
+            let mut port = XskPort::open(&umem, port_config).map_err(failed)?;
+            // With zero-copy the kernel's own frames of this queue need them from now on.
+            port.refill(&mut pool);
             steering
                 .set_queue(number, queue, port.fd())
                 .map_err(|error| steering_error(interface, error))?;
