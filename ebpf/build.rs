@@ -7,6 +7,7 @@ const PROGRAMS: [&str; 2] = ["steer", "tap"];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rerun-if-changed=src/headers.bpf.h");
     println!("cargo::rerun-if-changed=src/icmp.bpf.h");
     println!("cargo::rerun-if-changed=src/flood.bpf.h");
     for program in PROGRAMS {

@@ -195,8 +195,9 @@ impl StagTable {
 
     /// A window whose region is gone grants nothing and counts as invalidated.
     fn gives_something(&self, entry: &Entry) -> bool {
-        let elsewhere = entry.view.as_ref().is_some_and(View::is_valid_elsewhere);
-        elsewhere || entry.is_valid() && self.memory(entry).is_some()
+        // One that is behind now is being changed.
+        let changes = entry.view.as_ref().is_some_and(View::is_behind);
+        changes || entry.is_valid() && self.memory(entry).is_some()
     }
 
     /// Finds the part of a region that something is to be bound to, which will be of `stream` or of

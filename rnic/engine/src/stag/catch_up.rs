@@ -1,7 +1,7 @@
 //! Taking over what work of another shard has made of an STag, when somebody asks for it here.
 
 use super::bind::Bound;
-use super::word::{Part, View};
+use super::word::{News, Part, View};
 use super::{Content, Entry, Memory, StagTable, State};
 
 impl StagTable {
@@ -18,13 +18,13 @@ impl StagTable {
     #[cold]
     #[inline(never)]
     pub(super) fn catch_up(&self, entry: &Entry, view: &View) {
-        let Some((word, key, rights)) = view.news() else {
-            // It gives nothing, and is no stream's any more.
-            return entry.content.set(Content {
-                state: State::Invalid,
-                stream: None,
-                ..entry.content.get()
-            });
+        let (word, key, rights) = match view.news() {
+            News::Valid { word, key, rights } => (word, key, rights),
+            News::Invalid { word } => {
+                view.has_seen(word);
+                return entry.gives_nothing();
+            }
+            News::Changing => return entry.gives_nothing(),
         };
         match (&entry.memory, rights.part) {
             // What was bound to the registration before is bound to nothing any more.
@@ -57,5 +57,16 @@ impl StagTable {
             serial: own.serial.get(),
             start: part.start,
         })
+    }
+}
+
+impl Entry {
+    /// It is not valid, and no stream's any more.
+    fn gives_nothing(&self) {
+        self.content.set(Content {
+            state: State::Invalid,
+            stream: None,
+            ..self.content.get()
+        });
     }
 }

@@ -103,6 +103,17 @@ pub(super) struct View {
     seen: Cell<u64>,
 }
 
+/// What other shards' work has made of an STag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is valid for this.
+    Valid { word: u64, key: u8, rights: Rights },
+    /// It is valid in no shard.
+    Invalid { word: u64 },
+    /// It is being changed in this moment, and gives nothing before.
+    Changing,
+}
+
 impl StagWord {
     /// Of an STag that a command makes valid, in all shards.
     pub fn valid(stag: Stag) -> Self {
@@ -140,11 +151,6 @@ impl View {
         self.seen.get()
     }
 
-    /// Whether another shard's entry may give something that this one's does not.
-    pub(super) fn is_valid_elsewhere(&self) -> bool {
-        self.is_behind() && self.is_valid_anywhere()
-    }
-
     /// Whether any shard's entry may give something.
     pub(super) fn is_valid_anywhere(&self) -> bool {
         self.now() & (VALID | BEING_WRITTEN) != 0
@@ -170,11 +176,11 @@ impl View {
     }
 
     /// From now on the STag is valid with this key and these rights, by this entry, and by those that take them over.
-    /// `false` when another shard has changed it in this moment.
+    /// `false` when another shard has changed it since it was seen.
     pub(super) fn make_valid(&self, key: u8, rights: &Rights) -> bool {
-        let now = self.now();
+        let seen = self.seen.get();
         // Of two that would write at once one comes first, and the other finds the word changed.
-        if !self.change(now, now & !VALID | BEING_WRITTEN) {
+        if !self.change(seen, seen & !VALID | BEING_WRITTEN) {
             return false;
         }
         // Who reads one of these sees the change before it.
@@ -185,12 +191,13 @@ impl View {
         self.change(self.seen.get(), keyed(key))
     }
 
-    /// What another shard's work has made valid since: its word, key and rights. `None` when there is nothing, or it
-    /// changes in this moment.
-    pub(super) fn news(&self) -> Option<(u64, u8, Rights)> {
+    /// What has become of the STag.
+    pub(super) fn news(&self) -> News {
         let now = self.now();
-        if now & VALID == 0 || now == self.seen.get() {
-            return None;
+        match now & (VALID | BEING_WRITTEN) {
+            VALID => {}
+            0 => return News::Invalid { word: now },
+            _ => return News::Changing,
         }
         let mut fields = [0; FIELDS];
         for (to, from) in fields.iter_mut().zip(&self.shared.0.rights) {
@@ -199,8 +206,14 @@ impl View {
         // If one of these was of a later change, so is the word.
         fence(Ordering::Acquire);
         let key = (now >> KEY_SHIFT) as u8;
-        let is_whole = self.shared.0.word.load(Ordering::Relaxed) == now;
-        is_whole.then(|| (now, key, Rights::of_fields(fields)))
+        match self.shared.0.word.load(Ordering::Relaxed) == now {
+            true => News::Valid {
+                word: now,
+                key,
+                rights: Rights::of_fields(fields),
+            },
+            false => News::Changing,
+        }
     }
 
     /// The entry is right for this word from now on.

@@ -80,13 +80,23 @@ fn frames_leave_by_the_ports_that_carry_them_and_what_was_on_its_way_is_sent_aga
             assert!(world.run_until(PATIENCE, |w| w.a.completion(id).is_some()));
             assert!(world.run_until(PATIENCE, |w| w.b.read(0, LEN) == pattern(LEN, seed)));
             assert_eq!(bond.idle.waiting(), waiting, "nothing more leaves there");
-            // It is up again, and sends what it had.
             let mut frame = Vec::new();
             while bond.idle.take(&mut frame) {
                 bond.world.settle();
             }
+            assert_eq!(
+                bond.idle.waiting(),
+                0,
+                "nor what it has, while it carries nothing"
+            );
         }
-        bond.world.run_for(Duration::from_secs(2));
+        // Both are up again, and the one that carried nothing sends what it had.
+        bond.carry([true, true]);
+        let mut frame = Vec::new();
+        for _ in 0..100 {
+            bond.world.run_for(Duration::from_millis(20));
+            while bond.idle.take(&mut frame) {}
+        }
         bond.world.assert_no_frame_lost();
     }
 }

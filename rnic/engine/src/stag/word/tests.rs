@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -28,25 +29,39 @@ fn rights_are_read_as_they_were_written() {
 }
 
 #[test]
-fn there_are_news_where_another_shard_made_it_valid_and_not_where_it_was_done() {
+fn what_one_shard_did_is_news_to_another() {
     let word = StagWord::unbound();
     let [a, b] = [(); 2].map(|()| View::new(word.clone()));
-    assert_eq!(b.news(), None);
     assert!(a.make_valid(9, &rights(4)));
-    assert_eq!(a.news(), None);
-    assert!(!a.is_behind() && b.is_behind() && b.is_valid_elsewhere());
-    let (word, key, found) = b.news().unwrap();
+    assert!(!a.is_behind() && b.is_behind());
+    assert!(
+        !b.make_valid(10, &rights(5)),
+        "it has not seen the last change"
+    );
+    let News::Valid {
+        word,
+        key,
+        rights: found,
+    } = b.news()
+    else {
+        panic!("{:?}", b.news());
+    };
     assert_eq!((key, found), (9, rights(4)));
     b.has_seen(word);
     assert!(!b.is_behind() && !a.is_behind());
     b.invalidate();
     assert!(a.is_behind() && !a.is_valid_anywhere());
-    assert_eq!(a.news(), None);
+    let News::Invalid { word } = a.news() else {
+        panic!("{:?}", a.news());
+    };
+    a.has_seen(word);
+    assert!(a.make_valid(11, &rights(6)) && b.is_behind());
 }
 
 /// Half of what is read is never of one change and half of another.
 #[test]
 fn rights_that_change_while_they_are_read_are_not_taken() {
+    const READS: u32 = 100_000;
     let word = StagWord::unbound();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -54,26 +69,34 @@ fn rights_that_change_while_they_are_read_are_not_taken() {
         for writer in 0..2 {
             scope.spawn(move || {
                 let view = View::new(word.clone());
-                for number in 0..100_000_u64 {
-                    let number = 2 * number + writer;
+                let mut number = writer;
+                while !over.load(Ordering::Relaxed) {
+                    if let News::Valid { word, .. } | News::Invalid { word } = view.news() {
+                        view.has_seen(word);
+                    }
                     if view.make_valid(number as u8, &rights(number)) && number % 5 == 0 {
                         view.invalidate();
                     }
+                    number += 2;
                 }
-                over.store(true, Ordering::Relaxed);
             });
         }
         let view = View::new(word.clone());
-        let mut found = 0;
-        while !over.load(Ordering::Relaxed) {
-            if let Some((seen, key, read)) = view.news() {
+        let (mut found, begin) = (0, Instant::now());
+        while found < READS && begin.elapsed() < Duration::from_secs(30) {
+            if let News::Valid {
+                key, rights: read, ..
+            } = view.news()
+            {
                 let number = read.base.0 / 3;
-                assert_eq!(read, rights(number));
-                assert_eq!(key, number as u8);
-                view.has_seen(seen);
+                if read != rights(number) || key != number as u8 {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("{read:?} under {key}");
+                }
                 found += 1;
             }
         }
-        assert!(found > 0);
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(found, READS);
     });
 }
