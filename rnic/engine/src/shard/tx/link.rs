@@ -27,6 +27,8 @@ pub(in crate::shard) struct Link {
     ways_back: VecDeque<WayBack>,
     /// By port.
     exits: Vec<Exit>,
+    /// Some have another exit: a flush, of which there are many, looks at this alone.
+    has_silent: bool,
 }
 
 /// Where the frames of a port leave.
@@ -76,6 +78,7 @@ impl Link {
             waiting: None,
             ways_back: VecDeque::with_capacity(WAYS_BACK),
             exits: (0..ports).map(Exit::of).collect(),
+            has_silent: false,
         }
     }
 
@@ -95,6 +98,8 @@ impl Link {
                 false => in_turn.next().unwrap_or(port),
             };
         }
+        let mut exits = self.exits.iter().enumerate();
+        self.has_silent = exits.any(|(port, exit)| exit.by != port);
     }
 
     /// Whose payload a frame is that is sent.
@@ -124,7 +129,7 @@ impl Link {
     pub fn flush<P: Port>(&mut self, ports: &mut [P], counters: &mut ShardCounters) {
         for (index, port) in ports.iter_mut().enumerate() {
             // What waits at a member that carries nothing would fail each time, or lead a switch astray.
-            if self.exit(index) != index {
+            if self.has_silent && self.exit(index) != index {
                 continue;
             }
             let flushed = port.flush();
