@@ -19,7 +19,6 @@ mod tcp;
 
 use std::path::{Path, PathBuf};
 
-use required::Required;
 use rows::{Row, State};
 
 /// The root of the workspace.
@@ -66,24 +65,6 @@ fn the_summary_counts_what_the_tables_have() {
             summary.lines().any(|found| found == line),
             "docs/conformance.md lacks the line\n{line}"
         );
-    }
-}
-
-/// The list in here is that of the numbered requirements beside the checkout, or where
-/// `RNIC_REQUIREMENTS` says that they are. Without them nothing shows that it is.
-#[test]
-fn the_committed_list_is_that_of_the_requirements() {
-    let elsewhere = std::env::var_os("RNIC_REQUIREMENTS").map(PathBuf::from);
-    let beside = elsewhere.unwrap_or_else(|| root().join("../shared/requirements"));
-    assert!(
-        beside.is_dir(),
-        "no {}: put the numbered requirements there, or say in RNIC_REQUIREMENTS where they are",
-        beside.display()
-    );
-    for rfc in required::RFCS {
-        let path = beside.join(format!("rfc{rfc}.tsv"));
-        let found = Required::parse_tsv(&read(&path));
-        assert_eq!(found, required::of(rfc), "{}", path.display());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::required::Required;
+use crate::required::{self, Required};
 use crate::rows::{Row, State};
 use crate::sources::Tests;
 
@@ -93,7 +93,10 @@ mod tests {
     use crate::rows;
 
     fn verdict(table: &str) -> Vec<String> {
-        let required = Required::parse_tsv("id\tlevel\nRFC1-1-1\tMUST\nRFC1-1-2\tSHOULD\n");
+        let required = required::parse(
+            "id\tlevel\ttext\nRFC1-1-1\tMUST\tIt MUST.\nRFC1-1-2\tSHOULD\tIt SHOULD.\n",
+        )
+        .expect("three cells each");
         let tests = Tests::from([("a b::runs".into(), true), ("a b::rests".into(), false)]);
         match rows::parse("table", table) {
             Ok(rows) => complaints(&required, &rows, &tests),
