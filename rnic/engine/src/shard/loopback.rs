@@ -1,7 +1,7 @@
 //! Loopback: connections between addresses of this host.
 //!
 //! One end receives the very frame that the other transmits, on loan ([`Frame::lend`]). When the receiver
-//! frees it, it returns to its sender, as after any link (`Shard::take_completed`). Nothing is copied.
+//! frees it, it returns to its sender, as after any link (`Tx::take_completed`). Nothing is copied.
 //! Nothing guards against link errors: no CRC is agreed on, and TCP's checksum over the payload is neither
 //! computed nor verified.
 //!
