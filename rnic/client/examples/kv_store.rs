@@ -189,7 +189,7 @@ impl Client {
     fn connect(context: &Context, server: SocketAddr) -> Result<Self, Failure> {
         let end = End::new(context, &ProtectionDomain::alloc(context)?)?;
         let connected = end.qp.connect(server, ConnectOptions::default())?;
-        let table = RemoteMemory::from_bytes(connected.private_data.as_slice().try_into()?);
+        let table = RemoteMemory::try_from(connected.private_data.as_slice())?;
         if table.len < TABLE as u64 {
             return Err("the server's table is smaller than ours would be".into());
         }

@@ -175,7 +175,7 @@ fn with_socket<T>(
 }
 
 /// An address that nothing can be done with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// What was written is no address.
     #[error("\"{text}\" {fault}: write HOST, HOST:PORT, ADDRESS:PORT or [IPV6]:PORT")]
@@ -200,6 +200,8 @@ pub enum AddressError {
         scope: String,
     },
 }
+
+crate::error::debug_is_display!(AddressError);
 
 impl AddressError {
     fn malformed(text: &str, fault: &'static str) -> Self {

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, PeerDepths, Refusal};
@@ -15,9 +16,11 @@ use rnic_ipc::transport::TransportError;
 use rustix::io::Errno;
 
 use crate::completion::WorkError;
+use crate::context::Inner;
+use crate::remote_memory::RemoteMemory;
 
-/// Any error of this crate.
-#[derive(Debug, thiserror::Error)]
+/// Any error of this crate. Its `Debug` is its sentence, too.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No daemon listens where it was looked for.
@@ -142,6 +145,30 @@ pub enum Error {
     /// domains.
     #[error("the region is of another protection domain: make both in one")]
     WrongPd,
+    /// Two objects of different contexts, which know nothing of each other.
+    #[error("{what} is of another context than {of}: make both from one context")]
+    WrongContext {
+        /// The one that does not fit.
+        what: &'static str,
+        /// What it was to be used with.
+        of: &'static str,
+    },
+    /// Work on the send queue of a queue pair that never began to connect, or was reset.
+    #[error(
+        "the queue pair is not connected: connect it, or accept a request with it, before work is posted \
+         on its send queue (receives may be posted before)"
+    )]
+    NotConnected,
+    /// Bytes that advertise no memory, such as private data of a peer that sent none.
+    #[error(
+        "{found} bytes where the peer was to advertise memory, which takes {} (RemoteMemory::to_bytes): \
+         do both sides agree on what their private data is?",
+        RemoteMemory::ENCODED
+    )]
+    NotRemoteMemory {
+        /// How many bytes there were.
+        found: usize,
+    },
     /// Work that completed, but not with success.
     #[error(transparent)]
     Work(#[from] WorkError),
@@ -165,6 +192,31 @@ pub enum Error {
         /// Its error.
         errno: Errno,
     },
+}
+
+/// `Debug` as `Display`: `main` prints the error that it returns by `Debug`, and that is to be the sentence.
+macro_rules! debug_is_display {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+pub(crate) use debug_is_display;
+
+debug_is_display!(Error);
+
+/// Two objects that are to be used together, each with its context and name.
+pub(crate) fn same_context(
+    (one, what): (&Arc<Inner>, &'static str),
+    (other, of): (&Arc<Inner>, &'static str),
+) -> Result<(), Error> {
+    match Arc::ptr_eq(one, other) {
+        true => Ok(()),
+        false => Err(Error::WrongContext { what, of }),
+    }
 }
 
 impl Error {

@@ -34,9 +34,9 @@
 //!
 //! # Features
 //!
-//! `embedded`, on by default: an RNIC in the program's own process ([`Device`], [`Context::embedded`]). It
-//! builds libxdp, libbpf and an XDP program, for which it needs clang and more. Without default features this
-//! crate is a client of the daemon, of some twenty crates, that needs a Rust compiler only.
+//! Without features this crate is a client of the daemon, of some twenty crates, that needs a Rust compiler only.
+//! `embedded`: an RNIC in the program's own process (`Device`, `Context::embedded`). It builds libxdp, libbpf and
+//! an XDP program, for which it needs clang and more.
 //!
 //! # Memory that the RNIC is writing
 //!
@@ -185,11 +185,12 @@ pub use work::WorkRequest;
 pub use rnic_adopt::{forks, watch_forks};
 #[cfg(feature = "embedded")]
 pub use rnic_device::{
-    Administrators, AllowList, CongestionControl, Credentials, Device, DeviceConfig, DeviceError,
-    Driving, FloodLimits, KeepAlive, KernelFeature, Limits, ListenerAddress, ListenerPeers,
-    LoopbackUse, NoCongestionControl, NoListenerAddress, NoPrefix, Polling, PortRanges, Prefix,
-    Quota, Rate, Resource, SctpUdp, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans,
-    XdpMode, XskError, XskRequest,
+    Administrators, AllowList, CongestionControl, Cores, Credentials, DedicatedQueues, Device,
+    DeviceConfig, DeviceError, Driving, FloodLimits, KeepAlive, KernelFeature, Limits,
+    ListenerAddress, ListenerPeers, LoopbackUse, NoCongestionControl, NoListenerAddress, NoPrefix,
+    NoProcessors, NoQueues, NoShardCount, Polling, PortRanges, Prefix, Quota, Rate, Resource,
+    SctpUdp, ShardCount, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans, XdpMode,
+    XskError, XskRequest,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

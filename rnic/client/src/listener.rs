@@ -9,7 +9,7 @@ use rnic_ipc::id::ListenerId;
 
 use crate::address::first_of;
 use crate::context::{Context, Inner};
-use crate::error::Error;
+use crate::error::{Error, same_context};
 use crate::events::{Asked, Boxes, Established};
 use crate::link::unexpected;
 use crate::queue_pair::QueuePair;
@@ -309,7 +309,7 @@ impl ConnectionRequest {
     /// there. Post the receives that the peer's first Sends need before.
     ///
     /// # Errors
-    /// As for [`QueuePair::connect`].
+    /// As for [`QueuePair::connect`]; [`Error::WrongContext`].
     pub fn accept(
         self,
         qp: &QueuePair,
@@ -341,6 +341,10 @@ impl ConnectionRequest {
             mpa,
             timeout: _,
         } = options;
+        same_context(
+            (qp.context(), "the queue pair"),
+            (&self.context, "the connection request"),
+        )?;
         let request = self.asked.request;
         let accept = Request::Accept {
             request,

@@ -1,6 +1,7 @@
 //! Queue pairs: posting work, and their connections.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
 use crate::address::first_of;
 use crate::completion::CompletionQueue;
 use crate::context::Inner;
-use crate::error::Error;
+use crate::error::{Error, same_context};
 use crate::events::{ConnectionEvent, Established, QpBox};
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
@@ -40,6 +41,9 @@ pub struct QpConfig {
     pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,
+    /// Sends may be posted before a connection is begun, and wait for it. Without it they are refused
+    /// ([`Error::NotConnected`]): most often they are a mistake.
+    pub early_sends: bool,
 }
 
 impl Default for QpConfig {
@@ -50,6 +54,7 @@ impl Default for QpConfig {
             max_sge: 4,
             max_inline: 64,
             signal_all: false,
+            early_sends: false,
         }
     }
 }
@@ -61,6 +66,7 @@ setters! {
         max_sge: u32,
         max_inline: u32,
         signal_all: bool,
+        early_sends: bool,
     }
 }
 
@@ -133,6 +139,9 @@ pub struct QueuePair {
     /// Held while a connection is begun, or the last one forgotten: no other thread comes between the
     /// RNIC's yes and what is noted of it.
     turn: Mutex<()>,
+    /// Whether it began to connect, or failed, or takes early sends.
+    takes_sends: AtomicBool,
+    early_sends: bool,
     max_sge: usize,
     max_inline: usize,
     srq: Option<SharedReceiveQueue>,
@@ -196,6 +205,20 @@ impl QueuePair {
         config: QpConfig,
     ) -> Result<Self, Error> {
         let context = pd.context();
+        let parts = [
+            (Some(send_cq.context()), "the send completion queue"),
+            (Some(recv_cq.context()), "the receive completion queue"),
+            (
+                srq.map(SharedReceiveQueue::context),
+                "the shared receive queue",
+            ),
+        ];
+        for (part, what) in parts {
+            same_context(
+                (part.unwrap_or(context), what),
+                (context, "the protection domain"),
+            )?;
+        }
         let request = Request::CreateQp(QpAttributes {
             pd: pd.id(),
             send_cq: send_cq.id(),
@@ -235,6 +258,8 @@ impl QueuePair {
             sq: Mutex::new(sq),
             rq: Mutex::new(rq),
             turn: Mutex::default(),
+            takes_sends: AtomicBool::new(config.early_sends),
+            early_sends: config.early_sends,
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
             srq: srq.cloned(),
@@ -255,7 +280,8 @@ impl QueuePair {
     /// Posts one piece of work on the send queue: anything but a receive.
     ///
     /// # Errors
-    /// [`Error::QueueFull`] when the RNIC has not taken enough of the earlier work yet.
+    /// [`Error::QueueFull`] when the RNIC has not taken enough of the earlier work yet; [`Error::NotConnected`]
+    /// before a connection was begun.
     pub fn post_send(&self, work: WorkRequest<'_>) -> Result<(), Error> {
         full_if_none(self.post_send_batch(std::slice::from_ref(&work))?)
     }
@@ -292,6 +318,10 @@ impl QueuePair {
     fn put_sends(&self, work: &[WorkRequest<'_>], push: Push) -> Result<usize, Error> {
         if work.iter().any(WorkRequest::is_recv) {
             return Err(Error::WrongQueue { queue: "send" });
+        }
+        if !self.takes_sends.load(Ordering::Relaxed) {
+            self.context().check()?;
+            return Err(Error::NotConnected);
         }
         self.post((&self.sq, push), work, |context, qp| {
             context.transmit_posted(qp)
@@ -464,7 +494,9 @@ impl QueuePair {
     /// Any state becomes Error: a connection is reset, and outstanding work is flushed, also that
     /// of a queue pair that never was connected.
     pub fn fail(&self) -> Result<(), Error> {
-        self.modify(QpState::Error)
+        self.modify(QpState::Error)?;
+        self.takes_sends.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Error becomes Idle: what was posted is flushed, and the queue pair may connect again. Events
@@ -475,6 +507,7 @@ impl QueuePair {
     pub fn reset(&self) -> Result<(), Error> {
         let _turn = lock(&self.turn);
         self.modify(QpState::Idle)?;
+        self.takes_sends.store(self.early_sends, Ordering::Relaxed);
         let mut boxes = self.context().events().boxes();
         if let Some(found) = boxes.qps.get_mut(&self.num()) {
             found.begin_anew();
@@ -498,6 +531,7 @@ impl QueuePair {
         let _turn = lock(&self.turn);
         let (response, _) = self.context().request(request, &[])?;
         let local = local(response)?;
+        self.takes_sends.store(true, Ordering::Relaxed);
         let mut boxes = self.context().events().boxes();
         if let Some(found) = boxes.qps.get_mut(&self.num()) {
             found.begun = Some(local);

@@ -1,5 +1,7 @@
 //! What a peer tells of memory that may be written or read over the network.
 
+use crate::error::Error;
+
 /// Memory of the peer's, as the peer advertised it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
@@ -41,5 +43,18 @@ impl RemoteMemory {
             addr: u64::from_be_bytes(addr),
             len: u64::from_be_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
         }
+    }
+}
+
+/// From private data or a message that is nothing else.
+impl TryFrom<&[u8]> for RemoteMemory {
+    type Error = Error;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, Error> {
+        let found = bytes.len();
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| Error::NotRemoteMemory { found })?;
+        Ok(Self::from_bytes(bytes))
     }
 }

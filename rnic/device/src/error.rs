@@ -7,7 +7,7 @@ use rnic_steering::SteeringError;
 use rnic_xsk::{KernelFeature, XskError};
 
 /// Why [`crate::Device::open`] failed: what was asked, what was found, what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// No interface of that name.
@@ -209,5 +209,12 @@ impl DeviceError {
                 | Self::NoAddress { .. }
                 | Self::NoMember { .. }
         )
+    }
+}
+
+/// The sentence, too: it is what `main` prints that returns the error.
+impl std::fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }

@@ -71,7 +71,9 @@ impl Qp {
             .rq_depth(cap.max_recv_wr)
             .max_sge(max_sge)
             .max_inline(cap.max_inline_data)
-            .signal_all(init.sq_sig_all != 0);
+            .signal_all(init.sq_sig_all != 0)
+            // As on adapters that look at the state only when they take the work.
+            .early_sends(true);
         let (send, recv) = (send_cq.rnic(), recv_cq.rnic());
         let qp = match &srq {
             Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config)?,

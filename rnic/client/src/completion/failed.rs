@@ -4,7 +4,7 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
 
 /// Work that completed, but not with success. [`crate::WorkCompletion::ok`] makes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{opcode:?} {wr_id} of queue pair {qp} failed: {} ({status:?})", words(*status))]
 pub struct WorkError {
     /// From the work request.
@@ -16,6 +16,8 @@ pub struct WorkError {
     /// How it ended.
     pub status: WcStatus,
 }
+
+crate::error::debug_is_display!(WorkError);
 
 /// A status in words.
 fn words(status: WcStatus) -> &'static str {

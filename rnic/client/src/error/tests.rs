@@ -67,3 +67,20 @@ fn the_reason_for_programs_is_not_in_the_text_for_people() {
         "the connection ended: 198.18.0.2:7471 sent Terminate 0x1202"
     );
 }
+
+#[test]
+fn what_main_prints_of_an_error_is_the_sentence() {
+    let error = Error::TooManySges { found: 3, max: 2 };
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let work = WorkError {
+        wr_id: 7,
+        qp: rnic_ipc::id::QpNum(3),
+        opcode: rnic_ipc::work::WrOpcode::Send,
+        status: rnic_ipc::work::WcStatus::RemoteAccess,
+    };
+    assert_eq!(format!("{work:?}"), work.to_string());
+    let address = crate::AddressError::NoInterface {
+        scope: "eth9".to_owned(),
+    };
+    assert_eq!(format!("{address:?}"), address.to_string());
+}

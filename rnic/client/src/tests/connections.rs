@@ -410,3 +410,19 @@ fn a_request_that_is_gone_is_not_given_to_the_program() {
     ));
     assert!(other.accept_request(SOON).is_ok());
 }
+
+#[test]
+fn a_request_is_not_accepted_with_a_queue_pair_of_another_context() {
+    let ((fake, context), (_other, elsewhere)) = (Fake::start(), Fake::start());
+    let (qp, _cq) = queue_pair(&elsewhere);
+    let (listener, id) = listen(&context, &fake);
+    fake.tell(&asks(id, 1));
+    let request = listener.accept_request(SOON).unwrap();
+    let error = request.accept(&qp, b"", SOON).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the queue pair is of another context than the connection request"),
+        "{error}"
+    );
+}

@@ -304,7 +304,7 @@ pub(super) fn refusal(code: RefusalCode) -> Refusal {
     }
 }
 
-/// A queue pair with one completion queue.
+/// A queue pair with one completion queue, whose sends reach the fake without a connection.
 pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
     let pd = ProtectionDomain::alloc(context).unwrap();
     let cq = CompletionQueue::create(context, 16).unwrap();
@@ -314,6 +314,7 @@ pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
         max_sge: 2,
         max_inline: 32,
         signal_all: false,
+        early_sends: true,
     };
     let qp = QueuePair::create(&pd, &cq, &cq, config).unwrap();
     (qp, cq)

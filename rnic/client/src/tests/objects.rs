@@ -116,6 +116,15 @@ fn ranges_outside_a_region_are_errors() {
     );
     let remote = region.remote(10..30).unwrap();
     assert_eq!(RemoteMemory::from_bytes(remote.to_bytes()), remote);
+    assert_eq!(
+        RemoteMemory::try_from(&remote.to_bytes()[..]).unwrap(),
+        remote
+    );
+    let short = RemoteMemory::try_from(&remote.to_bytes()[..19]);
+    assert!(
+        matches!(short, Err(Error::NotRemoteMemory { found: 19 })),
+        "{short:?}"
+    );
     assert_eq!(remote.offset(5).addr, region.addr() + 15);
     assert_eq!(remote.offset(5).len, 15);
 }
@@ -464,4 +473,61 @@ fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
     let short = Sge { length: 4, ..place };
     let refused = qp.post_send(WorkRequest::atomic_fetch_add(9, &short, remote, 3));
     assert!(matches!(refused, Err(Error::AtomicLength { found: 4 })));
+}
+
+#[test]
+fn objects_of_two_contexts_are_not_put_together() {
+    let ((_fakes, one), (_others, other)) = (Fake::start(), Fake::start());
+    let pd = ProtectionDomain::alloc(&one).unwrap();
+    let (near, far) = (
+        CompletionQueue::create(&one, 4).unwrap(),
+        CompletionQueue::create(&other, 4).unwrap(),
+    );
+    let far_pd = ProtectionDomain::alloc(&other).unwrap();
+    let srq = SharedReceiveQueue::create(&far_pd, SrqConfig::default()).unwrap();
+    let config = QpConfig::default();
+    for (made, what) in [
+        (
+            QueuePair::create(&pd, &far, &near, config),
+            "the send completion queue",
+        ),
+        (
+            QueuePair::create(&pd, &near, &far, config),
+            "the receive completion queue",
+        ),
+        (
+            QueuePair::create_shared(&pd, &near, &near, &srq, config),
+            "the shared receive queue",
+        ),
+    ] {
+        let error = made.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{what} is of another context than the protection domain: make both from one context"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_send_is_refused_before_a_connection_was_begun_and_a_receive_is_not() {
+    let (_fake, context) = Fake::start();
+    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let cq = CompletionQueue::create(&context, 16).unwrap();
+    let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+    let refused = |qp: &QueuePair| {
+        let posted = qp.post_send(WorkRequest::send(1, &[]));
+        assert!(matches!(posted, Err(Error::NotConnected)), "{posted:?}");
+    };
+    refused(&qp);
+    qp.post_recv(WorkRequest::recv(2, &[])).unwrap();
+    let remote: std::net::SocketAddr = "198.18.7.2:7".parse().unwrap();
+    qp.start_connect(remote, crate::ConnectOptions::default())
+        .unwrap();
+    qp.post_send(WorkRequest::send(1, &[])).unwrap();
+    qp.reset().unwrap();
+    refused(&qp);
+    qp.fail().unwrap();
+    qp.post_send(WorkRequest::send(1, &[])).unwrap();
 }
