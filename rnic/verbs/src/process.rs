@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rnic::{Context, Daemon, DeviceConfig, DeviceName, Driving, Transport};
+use rnic::{Context, Daemon, DeviceName, Transport};
 use rustix::io::Errno;
 
 use crate::device::Device;
@@ -34,6 +34,24 @@ enum Way {
 }
 
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// An RNIC in this process, which a thread of its own drives.
+#[cfg(feature = "embedded")]
+fn embedded(interface: &str) -> Outcome<Context> {
+    let mut config = rnic::DeviceConfig::new(interface);
+    config.driving = rnic::Driving::Threaded;
+    let device = rnic::Device::open(config);
+    let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
+    Ok(Context::embedded(&device)?)
+}
+
+#[cfg(not(feature = "embedded"))]
+fn embedded(interface: &str) -> Outcome<Context> {
+    let why = format!(
+        "RNIC_EMBEDDED={interface}, but this library was built without the feature `embedded`: unset it, and use a daemon"
+    );
+    Err(Fail::of(Errno::NODEV, why))
+}
 
 impl Process {
     pub(crate) fn current() -> &'static Self {
@@ -120,13 +138,7 @@ impl Process {
             return Ok(session.clone());
         }
         let context = match &self.way {
-            Way::Embedded(interface) => {
-                let mut config = DeviceConfig::new(interface);
-                config.driving = Driving::Threaded;
-                let device = rnic::Device::open(config);
-                let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
-                Context::embedded(&device)?
-            }
+            Way::Embedded(interface) => embedded(interface)?,
             Way::Daemon => {
                 let device = DeviceName::Interface(interface.to_owned());
                 Daemon::find(None)?.open(Some(&device))?
