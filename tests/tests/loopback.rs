@@ -153,23 +153,18 @@ fn a_user_without_any_capability_has_an_rnic_by_the_loopback() {
     assert_eq!(fs::read_dir(&nobody.directory).unwrap().count(), 0);
 }
 
-/// In a user, mount and network namespace of its own, where the daemon's socket is bound to a file.
-#[test]
-fn a_container_with_nothing_but_the_socket_has_an_rnic_by_the_loopback() {
-    let mut lab = Lab::new("loopback-container");
-    let nobody = Nobody::new(&mut lab);
-    let daemon = nobody.daemon(&[]);
-    let to = at("127.0.0.1");
-    let _server = nobody.server("rnic-ping", to);
-    let place = nobody.directory.join("socket-in-container");
+/// A tool in a user, mount, network and PID namespace of its own, in which the daemon's socket is bound to the
+/// file `name`.
+fn contained(nobody: &Nobody, daemon: &Daemon, name: &str, tool: &str) -> Command {
+    let place = nobody.directory.join(name);
     fs::write(&place, "").unwrap();
     std::os::unix::fs::chown(&place, Some(USER), Some(USER)).unwrap();
     let script = format!(
-        "mount --bind {} {} && unset XDG_RUNTIME_DIR && exec {} client --socket {} --connect {to} --count 5",
+        "mount --bind {} {} && unset XDG_RUNTIME_DIR && RNIC_SOCKET={} exec {}/{tool}",
         daemon.socket().display(),
         place.display(),
-        nobody.programs.join("rnic-ping").display(),
         place.display(),
+        nobody.programs.display(),
     );
     let container = nobody.command("unshare").args([
         "--user",
@@ -178,10 +173,25 @@ fn a_container_with_nothing_but_the_socket_has_an_rnic_by_the_loopback() {
         "--net",
         "--pid",
         "--fork",
+        "--kill-child",
         "sh",
         "-c",
     ]);
-    let _ = container.arg(script).run().success();
+    container.arg(script)
+}
+
+#[test]
+fn containers_with_nothing_but_the_socket_have_an_rnic_by_the_loopback() {
+    let mut lab = Lab::new("loopback-container");
+    let nobody = Nobody::new(&mut lab);
+    let daemon = nobody.daemon(&[]);
+    let mut server = contained(&nobody, &daemon, "server", "rnic-ping server").spawn();
+    server.says("listening", SOON).unwrap();
+    let client = format!("rnic-ping client {} --count 5", at("127.0.0.1"));
+    let said = contained(&nobody, &daemon, "client", &client).run();
+    let said = said.success().stdout;
+    assert!(said.contains("5 rounds of 64 bytes, all equal"), "{said}");
+    assert_eq!(daemon.counter("passive_opens"), 1);
 }
 
 #[test]
