@@ -21,12 +21,15 @@ pub enum ToolError {
     #[error(transparent)]
     Rnic(#[from] rnic::Error),
     /// The interface can't be opened as an RNIC.
+    #[cfg(feature = "embedded")]
     #[error(transparent)]
     Device(#[from] rnic::DeviceError),
     /// The interface can't be taken by an XDP program.
+    #[cfg(feature = "embedded")]
     #[error(transparent)]
     Steering(#[from] rnic_steering::SteeringError),
     /// The interface can't be opened for bare frames.
+    #[cfg(feature = "embedded")]
     #[error(transparent)]
     Xsk(#[from] rnic_xsk::XskError),
     /// The kernel refused something.

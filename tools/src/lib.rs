@@ -6,20 +6,25 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod address;
+#[cfg(feature = "embedded")]
 pub mod ctl;
 pub mod door;
 pub mod endpoint;
+#[cfg(feature = "embedded")]
 pub mod linksim;
 pub mod mpa;
 pub mod out;
 pub mod pattern;
 pub mod perf;
 pub mod ping;
+#[cfg(feature = "embedded")]
 pub mod pipe;
 pub mod progress;
 pub mod report;
 pub mod run;
+#[cfg(feature = "embedded")]
 pub mod screen;
 pub mod size;
 pub mod svg;
+#[cfg(feature = "embedded")]
 pub mod xdp;

@@ -12,9 +12,11 @@ pub mod bandwidth;
 pub mod client;
 pub mod control;
 pub mod latency;
+#[cfg(feature = "embedded")]
 pub mod loopback;
 pub mod many;
 pub mod plan;
+#[cfg(feature = "embedded")]
 pub mod raw;
 pub mod server;
 pub mod sweep;

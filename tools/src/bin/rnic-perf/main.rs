@@ -4,8 +4,10 @@
 // They panic when nobody reads: see `rnic_tools::out`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "embedded")]
 mod loopback;
 mod many;
+#[cfg(feature = "embedded")]
 mod raw;
 mod tcp;
 
@@ -46,8 +48,10 @@ enum Role {
     /// Writes over many queue pairs of one program.
     Many(many::Many),
     /// A ping-pong of Writes within this process: no daemon, no interface, no privilege.
+    #[cfg(feature = "embedded")]
     Loopback(loopback::Loopback),
     /// AF_XDP without a protocol, to see what the machine gives.
+    #[cfg(feature = "embedded")]
     Raw(raw::Raw),
     /// A ping-pong over the kernel's TCP, to compare with.
     Tcp(tcp::Tcp),
@@ -142,7 +146,9 @@ fn main() -> ExitCode {
         Role::Server(options) => serve(&options),
         Role::Client(options) => measure(&options),
         Role::Many(options) => many::run(&options),
+        #[cfg(feature = "embedded")]
         Role::Loopback(options) => loopback::run(&options),
+        #[cfg(feature = "embedded")]
         Role::Raw(options) => raw::run(&options),
         Role::Tcp(options) => tcp::run(&options),
     };
