@@ -85,28 +85,30 @@ pub struct Returned {
 #[error("the State Cookie is not one that was given to this peer")]
 pub struct ForeignCookie;
 
-/// What makes cookies ours.
+/// How long cookies are made by one key (section 5.1.3).
+const KEY_LIFE: Duration = Duration::from_secs(3600);
+
+/// What makes cookies ours. Stacks that share it, and the clock, take each other's cookies.
+///
+/// Each hour of the clock has a key of its own. A cookie names its hour by its time, so nothing has to be kept or
+/// renewed, and stacks agree on the key without a word.
 #[derive(Debug, Clone)]
 pub struct Secret {
-    current: [u8; 16],
-    /// For cookies that were made before the last renewal.
-    previous: [u8; 16],
+    root: [u8; 16],
 }
 
 impl Secret {
     /// A secret that nobody else knows: random, and another one after each start.
-    pub const fn new(key: [u8; 16]) -> Self {
-        Self {
-            current: key,
-            previous: key,
-        }
+    pub const fn new(root: [u8; 16]) -> Self {
+        Self { root }
     }
 
-    /// Makes cookies by another random key from now on, as should be done every hour or so (section 5.1.3).
-    /// Those of the key before stay good until the next renewal.
-    pub const fn renew(&mut self, key: [u8; 16]) {
-        self.previous = self.current;
-        self.current = key;
+    /// The key of the hour in which a cookie was made.
+    fn key(&self, hour: u64) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.root);
+        hasher.write(b"sctp cookie key");
+        hasher.write_u64(hour);
+        hasher.finish128().as_bytes()
     }
 
     /// The cookie for an INIT.
@@ -114,11 +116,12 @@ impl Secret {
         let mut cookie = [0; LEN];
         let (body, mac) = cookie.split_at_mut(BODY_LEN);
         state.write(body);
-        mac.copy_from_slice(&mac_of(&self.current, body));
+        mac.copy_from_slice(&mac_of(&self.key(hour(state.made)), body));
         cookie
     }
 
-    /// What a cookie keeps that comes back `now` from `remote`, an address of its peer, to `local`.
+    /// What a cookie keeps that comes back `now` from `remote`, an address of its peer, to `local`. One of an hour
+    /// before the last is taken no more.
     ///
     /// # Errors
     /// When it is not ours, or is of other ends.
@@ -130,11 +133,12 @@ impl Secret {
         remote: SocketAddr,
     ) -> Result<Returned, ForeignCookie> {
         let (body, mac) = cookie.split_at_checked(BODY_LEN).ok_or(ForeignCookie)?;
-        let keys = [&self.current, &self.previous];
-        if !keys.iter().any(|key| same(mac, &mac_of(key, body))) {
+        let state = State::read(body).ok_or(ForeignCookie)?;
+        let made = hour(state.made);
+        // The clock of a stack that shares the secret may be a moment ahead.
+        if made.abs_diff(hour(now)) > 1 || !same(mac, &mac_of(&self.key(made), body)) {
             return Err(ForeignCookie);
         }
-        let state = State::read(body).ok_or(ForeignCookie)?;
         let is_known = remote.ip() == state.remote.ip() || state.others.contains(remote.ip());
         if state.local != local || remote.port() != state.remote.port() || !is_known {
             return Err(ForeignCookie);
@@ -145,6 +149,11 @@ impl Secret {
             .filter(|late| !late.is_zero());
         Ok(Returned { state, late })
     }
+}
+
+/// The hour of the clock.
+const fn hour(at: Instant) -> u64 {
+    at.as_nanos() / KEY_LIFE.as_nanos() as u64
 }
 
 fn mac_of(key: &[u8; 16], body: &[u8]) -> [u8; MAC_LEN] {
@@ -191,7 +200,7 @@ impl State {
         debug_assert!(fields.at <= BODY_LEN);
     }
 
-    /// Of bytes whose MAC is right.
+    /// Of bytes whose MAC is still to be checked.
     fn read(body: &[u8]) -> Option<Self> {
         let mut fields = Reader { rest: body };
         let made = Instant::from_nanos(u64::from_be_bytes(fields.take()?));

@@ -27,17 +27,13 @@ use crate::path::ports;
 use crate::random::{Keyed, Random};
 use crate::table::Table;
 
-/// How often the key of State Cookies is renewed (section 5.1.3).
-const SECRET_LIFE: Duration = Duration::from_secs(3600);
-
 /// The SCTP of one shard: listeners and associations. `B` is the caller's buffer of a message.
 #[derive(Debug)]
 pub struct Stack<B> {
     config: Config,
     random: Random,
+    /// Of State Cookies.
     secret: Secret,
-    /// When the secret is renewed.
-    renewal: Instant,
     associations: Table<Association<B>>,
     listeners: HashSet<SocketAddr>,
     /// Associations that may have something to send.
@@ -55,7 +51,6 @@ impl<B: AsRef<[u8]>> Stack<B> {
         let mut random = Random::new(secret);
         Self {
             secret: Secret::new(random.key()),
-            renewal: now + SECRET_LIFE,
             associations: Table::new(config.associations, Keyed::new(random.key())),
             listeners: HashSet::new(),
             ready: Queue::default(),
@@ -66,6 +61,14 @@ impl<B: AsRef<[u8]>> Stack<B> {
             random,
             config,
         }
+    }
+
+    /// Makes State Cookies by a secret of its own. Stacks that have it in common, and the clock, take each other's
+    /// cookies: a COOKIE ECHO may come to another one than its INIT. Tags and TSNs stay each stack's own.
+    #[must_use]
+    pub const fn with_cookies_of(mut self, secret: [u8; 16]) -> Self {
+        self.secret = Secret::new(secret);
+        self
     }
 
     /// The settings given to [`Stack::new`].
@@ -333,10 +336,6 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
     /// Lets time pass: retransmissions, delayed SACKs, heartbeats, ends of waiting.
     pub fn advance(&mut self, now: Instant) {
-        if now >= self.renewal {
-            self.secret.renew(self.random.key());
-            self.renewal = now + SECRET_LIFE;
-        }
         while let Some(index) = self.deadlines.pop(now) {
             if let Some(id) = self.associations.id_at(index) {
                 self.change(now, id, |association, env| association.advance(env));

@@ -108,17 +108,26 @@ fn a_cookie_of_another_secret_or_for_other_ends_is_foreign() {
     }
 }
 
+/// RFC 9260 section 5.1.3: another key each hour. That of the hour before is still good.
 #[test]
 fn a_cookie_outlives_one_renewal_of_the_secret() {
-    let state = state();
-    let mut secret = Secret::new([7; 16]);
-    let cookie = secret.bake(&state);
-    let check = |secret: &Secret| secret.check(&cookie, MADE, state.local, state.remote);
-    secret.renew([8; 16]);
-    assert_eq!(check(&secret), Ok(Returned { state, late: None }));
-    assert_ne!(secret.bake(&state), cookie);
-    secret.renew([9; 16]);
-    assert_eq!(check(&secret), Err(ForeignCookie));
+    const HOUR: Duration = Duration::from_secs(3600);
+    let secret = Secret::new([7; 16]);
+    let begin = Instant::from_nanos(HOUR.as_nanos() as u64 * 5);
+    let State { local, remote, .. } = state();
+    let bake = |made| secret.bake(&State { made, ..state() });
+    let is_ours = |cookie: &[u8], now| secret.check(cookie, now, local, remote).is_ok();
+    let cookie = bake(begin);
+    let moment = Duration::from_nanos(1);
+    assert!(is_ours(&cookie, begin + (2 * HOUR - moment)));
+    assert!(!is_ours(&cookie, begin + 2 * HOUR));
+    // The MAC under the key of one hour is not that of the next.
+    let later = bake(begin + HOUR);
+    let mut mixed = later;
+    mixed[LEN - 16..].copy_from_slice(&cookie[LEN - 16..]);
+    assert!(is_ours(&later, begin + HOUR) && !is_ours(&mixed, begin + HOUR));
+    // Of a stack whose clock was read a moment later.
+    assert!(is_ours(&later, begin + (HOUR - moment)));
 }
 
 /// RFC 9260 section 5.1.5, step 4.

@@ -54,9 +54,13 @@ impl Making<'_> {
         let mut siblings = self.siblings(count)?.into_iter();
         let mut flows = flows.into_iter();
         let zero = Instant::now();
+        let common_secret = secret()?;
         let mut engines = Vec::new();
         for ((number, ports), pool) in (0..).zip(ports).zip(pool.shares(count)) {
-            let config = self.shard_config(number, count)?;
+            let config = ShardConfig {
+                common_secret,
+                ..self.shard_config(number, count)?
+            };
             let begin = userspace_net::Instant::ZERO;
             let mut shard = match ports.is_empty() {
                 true => Shard::loopback_only(config, umem.clone(), pool, begin),

@@ -10,9 +10,11 @@ pub struct ShardConfig {
     /// TCP's own settings. The MSS follows from each connection's path, and the number of
     /// connections from `limits`.
     pub tcp: userspace_tcp::Config,
-    /// Key of TCP's initial sequence numbers (RFC 6528) and of fragments' identifications: random,
-    /// another for each shard.
+    /// Key of SCTP's tags and of fragments' identifications: random, another for each shard.
     pub secret: [u8; 16],
+    /// Key of TCP's initial sequence numbers (RFC 6528), SYN cookies and State Cookies: random, and the same in all
+    /// shards of a device. A peer's answer may come to another shard than what it answers.
+    pub common_secret: [u8; 16],
     /// The number of its device, and its own among the device's shards, below [`SHARDS_MAX`](super::SHARDS_MAX):
     /// both are in the names of its connection requests ([`shard_of`](super::shard_of)).
     pub number: (u8, u8),
@@ -50,6 +52,7 @@ impl Default for ShardConfig {
         Self {
             tcp: userspace_tcp::Config::default(),
             secret: [0; 16],
+            common_secret: [0; 16],
             number: (0, 0),
             path_defaults: PathDefaults::new(1500),
             vlans: Vlans::default(),

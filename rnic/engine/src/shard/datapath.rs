@@ -103,7 +103,7 @@ impl<P: Port> Datapath<P> {
         // Terminate, would be lost on it.
         tcp.fin_alone = true;
         Self {
-            stack: Stack::new(tcp, config.secret, now),
+            stack: Stack::new(tcp, config.common_secret, now),
             sctp: Sctp::new(&config, now),
             conns: ConnTable::new(limits.connections),
             qps: SlotTable::new(limits.queue_pairs),

@@ -72,9 +72,9 @@ impl Sctp {
             ..userspace_sctp::Config::default()
         };
         // Not TCP's: what one of them shows must not tell of the other's.
-        let secret = config.secret.map(|byte| byte ^ 0x5c);
+        let [own, common] = [config.secret, config.common_secret].map(|it| it.map(|byte| byte ^ 0x5c));
         Self {
-            stack: Stack::new(settings, secret, now),
+            stack: Stack::new(settings, own, now).with_cookies_of(common),
             sessions: Sessions::new(&limits),
         }
     }

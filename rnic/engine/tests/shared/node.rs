@@ -75,6 +75,7 @@ impl Settings {
             receive_reserve: 32,
             reassembly: 4,
             secret: [index as u8; 16],
+            common_secret: [!(index as u8); 16],
             ..ShardConfig::default()
         };
         shard.limits.clients = 1;

@@ -11,6 +11,8 @@ use userspace_net::Instant;
 
 use crate::allocations::allocations_of;
 use crate::impairment::Impairment;
+use crate::sctp_peer::Heard;
+use crate::sctp_raw::{HOSTILE, SctpDuel};
 use crate::side::{Rings, Side, SideConfig};
 use crate::world::World;
 
@@ -192,4 +194,36 @@ fn when_a_connection_is_over_its_flow_is_no_shards() {
     it.steps(|it| it.world.a.disconnected(theirs).is_some());
     assert_eq!(it.other.handover().given, given);
     assert!(it.of_other("tcp_resets_sent") > 0);
+}
+
+/// RFC 9260 section 5.1.3. The tags of one shard tell nothing of the other's.
+#[test]
+fn a_state_cookie_of_one_shard_is_good_at_the_other() {
+    let [mut first, mut second] = [1, 2].map(|number| {
+        let mut config = SideConfig::default();
+        config.shard.secret = [number; 16];
+        config.shard.common_secret = [9; 16];
+        SctpDuel::new(config)
+    });
+    let mut tags = Vec::new();
+    for port in 5000..5020 {
+        let peer = &mut first.peers[HOSTILE];
+        peer.move_to(port);
+        peer.heard.clear();
+        let init = peer.init();
+        first.give(&[init]);
+        std::mem::swap(&mut first.peers, &mut second.peers);
+        let peer = &second.peers[HOSTILE];
+        tags.push(peer.nodes_tag);
+        let echo = peer.cookie_echo(&[]);
+        second.give(&[echo]);
+        std::mem::swap(&mut first.peers, &mut second.peers);
+        let heard = &first.peers[HOSTILE].heard;
+        assert_eq!(heard[..], [Heard::InitAck, Heard::CookieAck], "port {port}");
+    }
+    let peer = &mut second.peers[HOSTILE];
+    peer.move_to(6000);
+    let init = peer.init();
+    second.give(&[init]);
+    assert!(!tags.contains(&second.peers[HOSTILE].nodes_tag));
 }

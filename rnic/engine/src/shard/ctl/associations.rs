@@ -289,12 +289,7 @@ impl Ctl {
             Event::PathDown { remote } => self.doubt_address(dp, carrier, remote),
             Event::PathConfirmed { remote } => dp.conns.confirmed(carrier, remote),
             Event::PathUp { .. } => {}
-            // The peer has lost all sessions (RFC 5043 says nothing of it).
-            Event::Restarted(_) => {
-                let message = "the peer's host has started anew, and knows nothing of the session";
-                let (reason, message) = (DisconnectReason::Reset, message.to_owned());
-                self.abort(dp, tx, carrier, reason, Some(message));
-            }
+            Event::Restarted(agreed) => self.restarted(dp, tx, assoc, &agreed, way),
             Event::PeerClosed => {
                 for id in dp.sctp.sessions.on(assoc) {
                     self.peer_shuts_down(dp, tx, id);
@@ -360,6 +355,25 @@ impl Ctl {
                 self.abort(dp, tx, carrier, DisconnectReason::Aborted, None);
             }
         }
+    }
+
+    /// The peer's host has started anew, and asks for an association as one that there was never (RFC 9260 section
+    /// 5.2.4, action A). The sessions of before are lost: nothing of theirs may be said on the new one.
+    fn restarted<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        tx: &mut Tx,
+        assoc: AssocId,
+        agreed: &Agreed,
+        way: Option<(&Path, usize)>,
+    ) {
+        for id in dp.sctp.sessions.on(assoc) {
+            let message = "the peer's host has started anew, and knows nothing of the session";
+            self.gone(dp, tx, id, DisconnectReason::Reset, Some(message.to_owned()));
+        }
+        let carrier = dp.sctp.sessions.carrier(assoc);
+        self.forget(dp, tx, carrier);
+        self.associated(dp, tx, assoc, agreed, way);
     }
 
     /// A peer begins a session.

@@ -53,7 +53,7 @@ impl<P: Port> RxContext<'_, P> {
         if !is_way_known {
             tx.link.remember(tuple, received.path, port);
         }
-        // Not only by its deadlines: a secret is renewed.
+        // What is due is done before the packet is looked at.
         dp.sctp.stack.advance(dp.now);
         if dp.sctp.stack.has_events() {
             // What has ended by that is known to have, before another has its place.
