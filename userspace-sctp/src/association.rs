@@ -84,6 +84,8 @@ pub(crate) struct Association<B> {
     pending: Pending,
     timers: Timers,
     window_probe: WindowProbe,
+    /// Times that T3 asked a closed window, since data was last sent into an open one.
+    probes: u32,
     /// A SACK came since T3-rtx expired.
     is_answered: bool,
     /// When the peer's last packet came with our Verification Tag.
@@ -180,6 +182,7 @@ impl<B> Association<B> {
             has_new_addresses: false,
             timers: Timers::default(),
             window_probe: WindowProbe::None,
+            probes: 0,
             is_answered: false,
             heard_at: now,
             burst: config.max_burst,

@@ -6,7 +6,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use crate::tlv::{Element, Elements, NoRoom, Output, u16_at, u32_at};
+use crate::tlv::{Element, Elements, HEAD_LEN, NoRoom, Output, u16_at, u32_at};
 use crate::tsn::Tsn;
 
 mod code {
@@ -115,6 +115,58 @@ impl<'a> Cause<'a> {
         })
     }
 
+    /// The same cause, of which no more is quoted than fits in so many bytes.
+    pub fn within(self, room: usize) -> Self {
+        let most = room.saturating_sub(HEAD_LEN) & !3;
+        let cut = |quoted: &'a [u8]| &quoted[..quoted.len().min(most)];
+        match self {
+            Self::UnresolvableAddress(address) => Self::UnresolvableAddress(cut(address)),
+            Self::UnrecognizedChunk(chunk) => Self::UnrecognizedChunk(cut(chunk)),
+            Self::UnrecognizedParameters(all) => Self::UnrecognizedParameters(cut(all)),
+            Self::RestartWithNewAddresses(all) => Self::RestartWithNewAddresses(cut(all)),
+            Self::UserInitiated(reason) => Self::UserInitiated(cut(reason)),
+            Self::ProtocolViolation(what) => Self::ProtocolViolation(cut(what)),
+            other => other,
+        }
+    }
+
+    pub(crate) fn write(&self, output: &mut Output<'_>) -> Result<(), NoRoom> {
+        let mut element = |head: u16, value: &[u8]| output.element(head, |o| o.put(value));
+        match *self {
+            Self::InvalidStream(stream) => {
+                let [a, b] = stream.to_be_bytes();
+                element(code::INVALID_STREAM, &[a, b, 0, 0])
+            }
+            Self::MissingParameters(types) => {
+                let count = (types.len() / 2) as u32;
+                output.element(code::MISSING_PARAMETER, |o| {
+                    o.put(&count.to_be_bytes())?;
+                    o.put(types)
+                })
+            }
+            Self::StaleCookie(late) => {
+                let micros = u32::try_from(late.as_micros()).unwrap_or(u32::MAX);
+                element(code::STALE_COOKIE, &micros.to_be_bytes())
+            }
+            Self::OutOfResource => element(code::OUT_OF_RESOURCE, &[]),
+            Self::UnresolvableAddress(parameter) => element(code::UNRESOLVABLE_ADDRESS, parameter),
+            Self::UnrecognizedChunk(chunk) => element(code::UNRECOGNIZED_CHUNK, chunk),
+            Self::InvalidParameter => element(code::INVALID_PARAMETER, &[]),
+            Self::UnrecognizedParameters(all) => element(code::UNRECOGNIZED_PARAMETERS, all),
+            Self::NoUserData(tsn) => element(code::NO_USER_DATA, &tsn.0.to_be_bytes()),
+            Self::CookieInShutdown => element(code::COOKIE_IN_SHUTDOWN, &[]),
+            Self::RestartWithNewAddresses(all) => element(code::RESTART_WITH_NEW_ADDRESSES, all),
+            Self::RestartWithNewPort { current, new } => {
+                let ports = u32::from(current) << 16 | u32::from(new);
+                element(code::RESTART_WITH_NEW_PORT, &ports.to_be_bytes())
+            }
+            Self::UserInitiated(reason) => element(code::USER_INITIATED, reason),
+            Self::ProtocolViolation(what) => element(code::PROTOCOL_VIOLATION, what),
+            Self::Unknown(code) => element(code, &[]),
+            Self::Malformed => Ok(()),
+        }
+    }
+
     fn read(element: Element<'a>) -> Self {
         let Element { head, value, .. } = element;
         let known = match head {
@@ -198,40 +250,7 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// When there is no room for all of it; then nothing of it was written.
     pub fn put(&mut self, cause: &Cause<'_>) -> Result<(), NoRoom> {
-        let mut element = |head: u16, value: &[u8]| self.output.element(head, |o| o.put(value));
-        match *cause {
-            Cause::InvalidStream(stream) => {
-                let [a, b] = stream.to_be_bytes();
-                element(code::INVALID_STREAM, &[a, b, 0, 0])
-            }
-            Cause::MissingParameters(types) => {
-                let count = (types.len() / 2) as u32;
-                self.output.element(code::MISSING_PARAMETER, |o| {
-                    o.put(&count.to_be_bytes())?;
-                    o.put(types)
-                })
-            }
-            Cause::StaleCookie(late) => {
-                let micros = u32::try_from(late.as_micros()).unwrap_or(u32::MAX);
-                element(code::STALE_COOKIE, &micros.to_be_bytes())
-            }
-            Cause::OutOfResource => element(code::OUT_OF_RESOURCE, &[]),
-            Cause::UnresolvableAddress(parameter) => element(code::UNRESOLVABLE_ADDRESS, parameter),
-            Cause::UnrecognizedChunk(chunk) => element(code::UNRECOGNIZED_CHUNK, chunk),
-            Cause::InvalidParameter => element(code::INVALID_PARAMETER, &[]),
-            Cause::UnrecognizedParameters(all) => element(code::UNRECOGNIZED_PARAMETERS, all),
-            Cause::NoUserData(tsn) => element(code::NO_USER_DATA, &tsn.0.to_be_bytes()),
-            Cause::CookieInShutdown => element(code::COOKIE_IN_SHUTDOWN, &[]),
-            Cause::RestartWithNewAddresses(all) => element(code::RESTART_WITH_NEW_ADDRESSES, all),
-            Cause::RestartWithNewPort { current, new } => {
-                let ports = u32::from(current) << 16 | u32::from(new);
-                element(code::RESTART_WITH_NEW_PORT, &ports.to_be_bytes())
-            }
-            Cause::UserInitiated(reason) => element(code::USER_INITIATED, reason),
-            Cause::ProtocolViolation(what) => element(code::PROTOCOL_VIOLATION, what),
-            Cause::Unknown(code) => element(code, &[]),
-            Cause::Malformed => Ok(()),
-        }
+        cause.write(&mut self.output)
     }
 
     /// Bytes written.

@@ -6,7 +6,7 @@ mod sack;
 #[cfg(test)]
 mod tests;
 
-use crate::cause::Causes;
+use crate::cause::{Cause, Causes};
 use crate::tlv::{Element, NoRoom, Output, u32_at};
 use crate::tsn::Tsn;
 
@@ -195,6 +195,15 @@ impl<'a> Chunk<'a> {
             Self::Unknown { whole, .. } | Self::Malformed { whole, .. } => raw(output, whole),
         }
     }
+}
+
+/// Appends an ERROR with one cause.
+pub(crate) fn write_error(cause: &Cause<'_>, output: &mut Output<'_>) -> Result<(), NoRoom> {
+    output.element(head(kind::ERROR, 0), |o| {
+        cause.write(o)?;
+        o.take_padding();
+        Ok(())
+    })
 }
 
 /// Appends a chunk whose bytes are given.

@@ -60,8 +60,8 @@ impl<B> Effects<B> {
     pub(crate) fn abort(&mut self, route: Route, tag: u32, reflected: bool, cause: &Cause<'_>) {
         let mut causes = [0; ANSWER_MAX - 64];
         let mut writer = cause::Writer::new(&mut causes);
-        // A cause that does not fit is not given.
-        let _ = writer.put(cause);
+        // Always: of what it quotes, only what fits.
+        let _ = writer.put(&cause.within(ANSWER_MAX - 64));
         let len = writer.finish();
         let causes = Causes::new(&causes[..len]);
         self.farewell(route, tag, &Chunk::Abort { reflected, causes });

@@ -40,8 +40,8 @@ pub enum Parameter<'a> {
     Unrecognized(&'a [u8]),
     /// The State Cookie should live so much longer.
     CookiePreservative(Duration),
-    /// A host name as an address: refused by an ABORT (section 3.3.2.1.4).
-    HostName,
+    /// A host name as an address, whole: refused by an ABORT that has it (section 3.3.2.1.4).
+    HostName(&'a [u8]),
     /// Families that the sender can use.
     AddressTypes {
         /// IPv4 is among them.
@@ -115,7 +115,7 @@ impl<'a> Parameter<'a> {
             kind::UNRECOGNIZED => Some(Self::Unrecognized(value)),
             kind::COOKIE_PRESERVATIVE => number(value)
                 .map(|millis| Self::CookiePreservative(Duration::from_millis(millis.into()))),
-            kind::HOST_NAME => Some(Self::HostName),
+            kind::HOST_NAME => Some(Self::HostName(whole)),
             kind::ADDRESS_TYPES => Some(address_types(value)),
             kind::ADAPTATION => number(value).map(Self::Adaptation),
             _ => Some(Self::Unknown {
@@ -186,7 +186,7 @@ impl<'a> Writer<'a> {
                 [a, b, _, _, value @ ..] => element(u16::from_be_bytes([*a, *b]), value),
                 _ => Ok(()),
             },
-            Parameter::HostName | Parameter::Malformed => Ok(()),
+            Parameter::HostName(_) | Parameter::Malformed => Ok(()),
         }
     }
 

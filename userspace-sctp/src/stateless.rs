@@ -114,7 +114,7 @@ pub fn answer_init(
     };
     let (len, refusal) = match acceptable {
         Ok(adaptation) => (init_ack(packet, init, adaptation, listening, out)?, None),
-        Err(refusal) => match cause_of(refusal) {
+        Err(refusal) => match cause_of(refusal, init) {
             Some(cause) => (abort(packet, init.tag, &cause, false, out)?, Some(refusal)),
             None => (0, Some(refusal)),
         },
@@ -128,7 +128,7 @@ fn acceptable(init: &Init<'_>, offer: &Offer) -> Result<Option<u32>, InitRefusal
     let mut found = None;
     for parameter in init.parameters.iter() {
         match parameter {
-            Parameter::HostName => return Err(InitRefusal::HostName),
+            Parameter::HostName(_) => return Err(InitRefusal::HostName),
             Parameter::Malformed => return Err(InitRefusal::Malformed),
             Parameter::Adaptation(code) => found = Some(code),
             _ => {}
@@ -141,11 +141,20 @@ fn acceptable(init: &Init<'_>, offer: &Offer) -> Result<Option<u32>, InitRefusal
 }
 
 /// What an ABORT says; none is sent for what can't be answered.
-const fn cause_of(refusal: InitRefusal) -> Option<Cause<'static>> {
+fn cause_of<'a>(refusal: InitRefusal, init: &Init<'a>) -> Option<Cause<'a>> {
     Some(match refusal {
         InitRefusal::NotAlone | InitRefusal::Fields(InitError::TagZero) => return None,
         InitRefusal::Fields(_) => Cause::InvalidParameter,
-        InitRefusal::HostName => Cause::UnresolvableAddress(&[]),
+        InitRefusal::HostName => {
+            let address = init
+                .parameters
+                .iter()
+                .find_map(|parameter| match parameter {
+                    Parameter::HostName(address) => Some(address),
+                    _ => None,
+                });
+            Cause::UnresolvableAddress(address.unwrap_or_default())
+        }
         InitRefusal::Malformed => Cause::ProtocolViolation(b"malformed parameter"),
         InitRefusal::Adaptation { .. } => Cause::UserInitiated(b"another adaptation layer"),
     })
@@ -295,9 +304,9 @@ fn abort(
     reflected: bool,
     out: &mut [u8],
 ) -> Result<usize, NoRoom> {
-    let mut causes = [0; 64];
+    let mut causes = [0; ANSWER_MAX - 64];
     let mut writer = cause::Writer::new(&mut causes);
-    writer.put(cause)?;
+    writer.put(&cause.within(ANSWER_MAX - 64))?;
     let len = writer.finish();
     let causes = Causes::new(&causes[..len]);
     reply(packet, tag, &Chunk::Abort { reflected, causes }, out)

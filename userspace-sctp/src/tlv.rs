@@ -116,6 +116,11 @@ impl<'a> Output<'a> {
         self.len - self.padding
     }
 
+    /// Takes the padding of the last element back: the chunk around it pads itself.
+    pub(crate) fn take_padding(&mut self) {
+        self.len -= std::mem::take(&mut self.padding);
+    }
+
     pub(crate) const fn room(&self) -> usize {
         self.bytes.len() - self.len
     }

@@ -152,14 +152,14 @@ impl<B> Association<B> {
         &mut self,
         init: &Init<'a>,
         wanted: Option<u32>,
-    ) -> Result<Answer<'a>, Refusal<'static>> {
+    ) -> Result<Answer<'a>, Refusal<'a>> {
         let (mut cookie, mut adaptation) = (None, None);
         for parameter in init.parameters.iter() {
             match parameter {
                 Parameter::StateCookie(found) => cookie = Some(found),
                 Parameter::Adaptation(code) => adaptation = Some(code),
-                Parameter::HostName => {
-                    let cause = Cause::UnresolvableAddress(&[]);
+                Parameter::HostName(address) => {
+                    let cause = Cause::UnresolvableAddress(address);
                     return Err((cause, "an address is a host name"));
                 }
                 Parameter::Malformed => {

@@ -1,6 +1,8 @@
 //! Packets of an association (RFC 9260 sections 6.1, 6.10): control chunks first, then data as far as the windows and
 //! the packet's size allow.
 
+use std::time::Duration;
+
 use userspace_net::Instant;
 
 use super::{Association, WindowProbe};
@@ -306,6 +308,8 @@ impl<B: AsRef<[u8]>> Association<B> {
         };
         if is_probe {
             self.window_probe = WindowProbe::Sent;
+        } else if !transmission.again {
+            self.probes = 0;
         }
         env.effects.counters.chunks_out += 1;
         if transmission.again {
@@ -346,6 +350,10 @@ impl<B> Association<B> {
         let waits_for_window =
             self.outbound.needs_probe() && self.window_probe == WindowProbe::None;
         let data_path = self.data_path();
+        // Each probe of a closed window doubles the interval (section 6.1, rule A), whether its data is taken or not.
+        let doublings = self.probes.saturating_sub(u32::from(!waits_for_window));
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let probing = |rto: Duration| rto.saturating_mul(factor).min(env.config.rto.max);
         for at in 0..self.paths.len() {
             let is_outstanding = self.outbound.flight_on(at) > 0
                 || self.outbound.outstanding_on(at) > 0 && self.outbound.flight() == 0;
@@ -355,7 +363,7 @@ impl<B> Association<B> {
             path.timers.t3 = match (is_wanted, path.timers.t3) {
                 (false, _) => None,
                 (true, Some(at)) => Some(at),
-                (true, None) => Some(now + path.rto.get()),
+                (true, None) => Some(now + probing(path.rto.get())),
             };
         }
         let is_awaited = self.sends_data() && self.outbound.is_outstanding();

@@ -1,12 +1,15 @@
 //! Control chunks that wait for the next packet.
 
-use crate::cause::{self, Cause, Causes};
-use crate::chunk::Chunk;
+use crate::cause::Cause;
+use crate::chunk::{Chunk, write_error};
 use crate::packet::HEADER_LEN;
-use crate::tlv::Output;
+use crate::tlv::{HEAD_LEN, NoRoom, Output};
 
 /// Bytes that errors leave for the chunks that a packet may have beside them: a SACK, a SHUTDOWN, a COOKIE ACK.
 const SPARE: usize = 64;
+
+/// The shortest cause that is worth an ERROR: its head, and the head of what it quotes.
+const QUOTED_MIN: usize = 2 * HEAD_LEN;
 
 /// What waits. Its memory is as large as a packet: what does not fit is not said.
 #[derive(Debug)]
@@ -76,30 +79,30 @@ impl Pending {
     }
 
     pub(super) fn heartbeat_ack(&mut self, info: &[u8]) {
-        self.put(&Chunk::HeartbeatAck(info), self.room);
+        let chunk = Chunk::HeartbeatAck(info);
+        self.put(self.room, |output| chunk.write(output));
     }
 
-    /// An ERROR with this cause.
+    /// An ERROR with this cause, which quotes as much as there is room for.
     pub(super) fn error(&mut self, cause: &Cause<'_>) {
-        let mut causes = [0; 256];
-        let mut writer = cause::Writer::new(&mut causes);
-        if writer.put(cause).is_ok() {
-            let len = writer.finish();
-            let causes = Causes::new(&causes[..len]);
+        let limit = self.room.saturating_sub(SPARE);
+        let room = limit.saturating_sub(self.answers.len() + HEAD_LEN);
+        // Less than this says nothing of what is wrong.
+        if room >= QUOTED_MIN {
             self.has_errors = true;
-            self.put(&Chunk::Error(causes), self.room.saturating_sub(SPARE));
+            self.put(limit, |output| write_error(&cause.within(room), output));
         }
     }
 
     /// Appends a chunk if all answers stay below `limit`.
-    fn put(&mut self, chunk: &Chunk<'_>, limit: usize) {
+    fn put(&mut self, limit: usize, write: impl FnOnce(&mut Output<'_>) -> Result<(), NoRoom>) {
         let before = self.answers.len();
         if before >= limit {
             return;
         }
         self.answers.resize(limit, 0);
         let mut output = Output::new(&mut self.answers[before..]);
-        let written = chunk.write(&mut output).map_or(0, |()| output.len());
+        let written = write(&mut output).map_or(0, |()| output.len());
         self.answers.truncate(before + written);
     }
 }

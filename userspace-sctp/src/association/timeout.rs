@@ -107,6 +107,7 @@ impl<B> Association<B> {
         if !self.outbound.is_outstanding() {
             // It waited for the window to open.
             self.window_probe = WindowProbe::Due;
+            self.probes = self.probes.saturating_add(1);
             self.is_answered = false;
             return;
         }
@@ -115,6 +116,7 @@ impl<B> Association<B> {
         self.is_answered = false;
         if is_probed {
             self.paths[at].mtu.answered();
+            self.probes = self.probes.saturating_add(1);
         } else {
             if !self.count_error(at, true, env) {
                 return;
@@ -124,8 +126,11 @@ impl<B> Association<B> {
         env.effects.counters.timeouts += 1;
         self.counters.timeouts += 1;
         let path = &mut self.paths[at];
-        path.congestion.timed_out();
-        path.rto.back_off();
+        if !is_probed {
+            // Neither cwnd nor the timeout follow from probes: these wait longer by their number.
+            path.congestion.timed_out();
+            path.rto.back_off();
+        }
         path.fast = false;
         self.outbound.timed_out(at);
         self.probe_left_paths(env.now);

@@ -110,6 +110,10 @@ fn a_length_that_lies_is_malformed_and_the_last_thing_that_is_read() {
 #[test]
 fn a_host_name_is_known_so_that_it_can_be_refused_and_is_never_written() {
     let bytes = [0, 11, 0, 8, b'a', b'b', b'c', 0];
-    assert!(Parameters::new(&bytes).iter().eq([Parameter::HostName]));
-    assert!(written(&[Parameter::HostName, Parameter::Malformed]).is_empty());
+    assert!(
+        Parameters::new(&bytes)
+            .iter()
+            .eq([Parameter::HostName(&bytes)])
+    );
+    assert!(written(&[Parameter::HostName(&bytes), Parameter::Malformed]).is_empty());
 }

@@ -200,6 +200,8 @@ fn an_init_that_can_be_none_is_dropped_or_aborted() {
     );
 
     let host_name = [&ddp[..], &[0, 11, 0, 8, b'a', 0, 0, 0]].concat();
+    // Longer than any name may be: its cause quotes as much as an answer has room for.
+    let long_name = [&ddp[..], &[0, 11, 6, 4], &[b'a'; 0x600]].concat();
     let malformed = [&ddp[..], &[0, 5, 0, 5, 1, 0, 0, 0]].concat();
     let other = parameters(&[Parameter::Adaptation(2)]);
     let adaptation = |found| InitRefusal::Adaptation { found, ours: 1 };
@@ -216,6 +218,7 @@ fn an_init_that_can_be_none_is_dropped_or_aborted() {
             InitRefusal::Fields(InitError::WindowTooSmall { window: 9 }),
         ),
         (init(&host_name), InitRefusal::HostName),
+        (init(&long_name), InitRefusal::HostName),
         (init(&malformed), InitRefusal::Malformed),
         (init(&other), adaptation(Some(2))),
         (init(&[]), adaptation(None)),

@@ -211,7 +211,10 @@ fn an_init_ack_that_lacks_something_ends_the_attempt() {
             init(&other_layer),
             Cause::UserInitiated(b"another adaptation layer"),
         ),
-        (init(&host_name), Cause::UnresolvableAddress(&[])),
+        (
+            init(&host_name),
+            Cause::UnresolvableAddress(&host_name[host_name.len() - 8..]),
+        ),
     ];
     for (answer, cause) in cases {
         let mut script = Script::new(ddp());

@@ -193,6 +193,31 @@ fn a_closed_window_takes_what_fills_gaps_and_opens_when_messages_are_consumed() 
     assert_eq!(sack(&script.one()).1, 1_000);
 }
 
+/// RFC 9260 section 3.3.10.6: the whole chunk, or as much of it as a packet has room for.
+#[test]
+fn unknown_chunks_of_any_length_are_reported() {
+    for len in [4, 6, 252, 253, 256, 1000, 1300, 1452] {
+        let (mut script, _) = Script::established(Config::default());
+        let mut whole = vec![7; len];
+        whole[..4].copy_from_slice(&[0xff, 0, (len >> 8) as u8, len as u8]);
+        let unknown = Chunk::Unknown {
+            report: Report::SkipAndReport,
+            whole: &whole,
+        };
+        script.peer(&[unknown]);
+        let sent = script.one();
+        let Chunk::Error(found) = sent.only() else {
+            panic!("{len}: {sent:?}");
+        };
+        let found: Vec<_> = found.iter().collect();
+        let [Cause::UnrecognizedChunk(quoted)] = found[..] else {
+            panic!("{len}: {found:?}");
+        };
+        assert!(whole.starts_with(quoted), "{len}");
+        assert!(quoted.len() >= len.min(1300), "{len}: {}", quoted.len());
+    }
+}
+
 /// RFC9260-3.2-1 and following: the two highest bits.
 #[test]
 fn unknown_chunks_are_reported_as_they_ask() {

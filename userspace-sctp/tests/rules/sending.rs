@@ -174,6 +174,49 @@ fn a_closed_window_is_probed_for_as_long_as_the_peer_answers() {
     assert_eq!(numbers(&mut script), [[2]]);
 }
 
+/// RFC9260-6.1-7: also of a peer that takes each probe, and whose heartbeats measure the round trip in between. The
+/// window that opens ends it.
+#[test]
+fn probes_back_off_while_the_window_stays_closed() {
+    let (mut script, id) = Script::established(Config {
+        heartbeat_interval: None,
+        ..Config::default()
+    });
+    for _ in 0..12 {
+        script.post(id, 100);
+    }
+    script.sent();
+    let cwnd = script.info(id).cwnd;
+    script.sack(12, 0, &[]);
+    for _ in 0..12 {
+        script.post(id, 100);
+    }
+    script.nothing();
+    // The stack may be woken for a timer that was set anew.
+    let next = |script: &mut Script| {
+        let before = script.now;
+        loop {
+            script.wait();
+            let sent = numbers(script).concat();
+            if !sent.is_empty() {
+                return (script.now.saturating_duration_since(before).as_secs(), sent);
+            }
+        }
+    };
+    let mut gap = 1;
+    for probe in 12..21 {
+        assert_eq!(next(&mut script), (gap, vec![probe]));
+        gap = (gap * 2).min(60);
+        script.sack(u32::from(probe) + 1, 0, &[]);
+    }
+    assert!(script.info(id).cwnd >= cwnd.min(4380));
+    script.sack(21, WINDOW, &[]);
+    assert_eq!(numbers(&mut script).concat(), [21, 22, 23]);
+    script.sack(24, 0, &[]);
+    script.post(id, 100);
+    assert_eq!(next(&mut script).0, 1, "a window that closes anew");
+}
+
 /// RFC9260-8.1-3, RFC9260-8.1-4, RFC9260-8.2-2.
 #[test]
 fn a_peer_that_acknowledges_nothing_is_given_up() {
