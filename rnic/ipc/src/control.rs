@@ -28,7 +28,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 25;
+pub const PROTOCOL_VERSION: u32 = 26;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -584,4 +584,6 @@ pub enum DisconnectReason {
     },
     /// Its local address was taken away from the interface.
     AddressGone,
+    /// Over SCTP: what came is no DDP Stream Session (RFC 5043), or breaks the rules of SCTP.
+    BadSession,
 }

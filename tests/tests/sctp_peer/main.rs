@@ -269,7 +269,7 @@ fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
         else {
             panic!("{number}: {error:?}");
         };
-        assert_eq!(*reason, DisconnectReason::NotMpa, "{number}: {message}");
+        assert_eq!(*reason, DisconnectReason::BadSession, "{number}: {message}");
     }
     let listener = bed.listener(&context, Family::V4);
     for number in BEFORE_THE_SESSION {

@@ -231,7 +231,15 @@ impl<P: Port> Datapath<P> {
     }
 
     fn abandon_session(&mut self, id: ConnId) {
-        let error = TerminateError::from(RdmapError::LocalCatastrophic);
+        self.terminate_stream(id, TerminateError::from(RdmapError::LocalCatastrophic));
+        if let Some(session) = self.sctp.sessions.get_mut(id) {
+            session.abandon();
+        }
+        self.sctp.sessions.hear(id);
+    }
+
+    /// Sends an RDMAP Terminate with this error as the next segment of a session. False: it does not take one.
+    pub fn terminate_stream(&mut self, id: ConnId, error: TerminateError) -> bool {
         let terminate = TerminateMessage::new(error, None);
         let ulpdu = terminate.bytes();
         let mut bytes = [0; fpdu::HEADER_LEN + terminate::ULPDU_LEN_MAX];
@@ -243,17 +251,17 @@ impl<P: Port> Datapath<P> {
                 && !session.ending
                 && self.sctp.stack.room(session.assoc) > 1
         });
-        if may_say_so
-            && let Some(frame) = self.control_frame(bytes)
-            && let Some(mut posting) = self.sctp.posting(id, &self.frames.umem, self.now)
-            && let Err((frame, _)) = posting.send(frame)
-        {
-            self.frames.pool.free(frame);
-        }
-        if let Some(session) = self.sctp.sessions.get_mut(id) {
-            session.abandon();
-        }
-        self.sctp.sessions.hear(id);
+        let Some(frame) = may_say_so.then(|| self.control_frame(bytes)).flatten() else {
+            return false;
+        };
+        let posting = self.sctp.posting(id, &self.frames.umem, self.now);
+        let refused = match posting.map(|mut posting| posting.send(frame)) {
+            Some(Ok(())) => return true,
+            Some(Err((frame, _))) => frame,
+            None => return false,
+        };
+        self.frames.pool.free(refused);
+        false
     }
 
     /// A frame with these bytes, if one is free.

@@ -72,7 +72,8 @@ impl Sctp {
             ..userspace_sctp::Config::default()
         };
         // Not TCP's: what one of them shows must not tell of the other's.
-        let [own, common] = [config.secret, config.common_secret].map(|it| it.map(|byte| byte ^ 0x5c));
+        let [own, common] =
+            [config.secret, config.common_secret].map(|it| it.map(|byte| byte ^ 0x5c));
         Self {
             stack: Stack::new(settings, own, now).with_cookies_of(common),
             sessions: Sessions::new(&limits),

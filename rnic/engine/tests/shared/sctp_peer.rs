@@ -19,6 +19,10 @@ pub const INITIATE: u16 = 1;
 pub const ACCEPT: u16 = 2;
 pub const REJECT: u16 = 3;
 pub const TERMINATE: u16 = 4;
+/// Those of RFC 6581 section 7.
+pub const ENHANCED_INITIATE: u16 = 5;
+pub const ENHANCED_ACCEPT: u16 = 6;
+pub const ENHANCED_REJECT: u16 = 7;
 /// More than any packet of ours.
 const PACKET_MAX: usize = 9000;
 /// The adaptation code of DDP (RFC 5043 section 5.1).
@@ -108,6 +112,25 @@ impl SctpPeer {
         self.ahead.clear();
         self.heard.clear();
         self.data.clear();
+    }
+
+    /// Its address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.tuple.local.into()
+    }
+
+    /// The way from the node to it.
+    pub fn way_to_it(&self) -> Path {
+        Path {
+            src_mac: self.path.dst_mac,
+            dst_mac: self.path.src_mac,
+            ..self.path
+        }
+    }
+
+    /// What comes from this port of the node's is for it.
+    pub fn listen_for(&mut self, node: IpAddr, port: u16) {
+        self.tuple = FourTuple::new(self.address(), SocketAddr::new(node, port));
     }
 
     /// From another port of its host.

@@ -387,6 +387,7 @@ fn reasons() -> Vec<DisconnectReason> {
         DisconnectReason::InterfaceGone,
         DisconnectReason::PeerFault { control: 0x2002 },
         DisconnectReason::AddressGone,
+        DisconnectReason::BadSession,
     ]
 }
 

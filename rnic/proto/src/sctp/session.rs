@@ -181,12 +181,13 @@ impl Session {
                 Ok(Told::Initiated { peer, private_data })
             }
             (Inbound::Answer, F::Accept | F::EnhancedAccept) => {
-                let negotiated = self.negotiate(enhanced)?;
+                // First, because what the answer lacks is told by a segment (RFC 6581 section 9).
                 self.inbound = Inbound::Segments;
                 // A Terminate of ours may have been sent meanwhile.
                 if self.outbound != Outbound::Over {
                     self.outbound = Outbound::Segments;
                 }
+                let negotiated = self.negotiate(enhanced)?;
                 Ok(Told::Accepted {
                     negotiated,
                     private_data,
@@ -296,7 +297,9 @@ impl Session {
             | Outbound::Initiated {
                 acknowledged: false,
             } => return None,
-            Outbound::Answer => self.inbound = Inbound::Over,
+            // After an Initiate the peer has nothing more to say. What came may be no Initiate, and more may come.
+            Outbound::Answer if self.inbound == Inbound::Undecided => self.inbound = Inbound::Over,
+            Outbound::Answer => {}
             Outbound::Initiated { acknowledged: true } | Outbound::Segments => {}
         }
         self.outbound = Outbound::Over;

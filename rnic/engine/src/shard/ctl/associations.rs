@@ -310,7 +310,7 @@ impl Ctl {
                     Failure::NoProtocol if is_asking(dp, id) => DisconnectReason::Refused,
                     // Its RNIC has ended: the kernel that answers for it has no SCTP.
                     Failure::NoProtocol => DisconnectReason::Reset,
-                    Failure::BadAnswer(_) | Failure::Violation(_) => DisconnectReason::NotMpa,
+                    Failure::BadAnswer(_) | Failure::Violation(_) => DisconnectReason::BadSession,
                     _ => DisconnectReason::TimedOut,
                 };
                 let remote = dp.conns.get(id).map(|conn| conn.tuple.remote);
@@ -369,7 +369,13 @@ impl Ctl {
     ) {
         for id in dp.sctp.sessions.on(assoc) {
             let message = "the peer's host has started anew, and knows nothing of the session";
-            self.gone(dp, tx, id, DisconnectReason::Reset, Some(message.to_owned()));
+            self.gone(
+                dp,
+                tx,
+                id,
+                DisconnectReason::Reset,
+                Some(message.to_owned()),
+            );
         }
         let carrier = dp.sctp.sessions.carrier(assoc);
         self.forget(dp, tx, carrier);

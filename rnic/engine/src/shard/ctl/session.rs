@@ -6,6 +6,7 @@ use rnic_proto::Gather;
 use rnic_proto::enhanced::ReadDepths;
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::mpa::startup::{Negotiated, Revision};
+use rnic_proto::rdmap::TerminateError;
 use rnic_proto::sctp::{self, Told, UserData};
 use rnic_xsk::Port;
 use userspace_net::ConnId;
@@ -200,7 +201,7 @@ impl Ctl {
         let message = format!("DDP Stream Session with {}: {fault}", conn.tuple.remote);
         if matches!(conn.phase, Phase::Over) {
             if dp.sctp.sessions.is_alone(id) {
-                return self.abort(dp, tx, id, DisconnectReason::NotMpa, Some(message));
+                return self.abort(dp, tx, id, DisconnectReason::BadSession, Some(message));
             }
             if let Some(stream) = dp.sctp.sessions.get_mut(id) {
                 stream.break_off();
@@ -208,7 +209,15 @@ impl Ctl {
             return self.settle_session(dp, tx, id);
         }
         log::debug!("{message}");
-        self.finish(dp, tx, id, DisconnectReason::NotMpa, Some(message));
+        let is_asking = matches!(conn.phase, Phase::Requesting { .. });
+        let error = fault.wants_terminate().filter(|_| is_asking);
+        let reason = match error.map(TerminateError::from) {
+            Some(error) if dp.terminate_stream(id, error) => DisconnectReason::TerminateSent {
+                control: error.control(),
+            },
+            _ => DisconnectReason::BadSession,
+        };
+        self.finish(dp, tx, id, reason, Some(message));
         if let Some(stream) = dp.sctp.sessions.get_mut(id) {
             stream.break_off();
         }
@@ -226,9 +235,10 @@ impl Ctl {
         if consumed > 0 {
             dp.sctp.stack.consumed(dp.now, assoc, consumed);
         }
-        // An association that is being shut down takes none.
-        let ends =
-            stream.ending && stream.session.has_begun() && dp.sctp.stack.takes_messages(assoc);
+        // What the peer said first may be no Initiate: it is told so all the same (RFC 5043 section 6.1). An association
+        // that is being shut down takes none.
+        let has_begun = stream.session.has_begun() || stream.broken;
+        let ends = stream.ending && has_begun && dp.sctp.stack.takes_messages(assoc);
         let terminate = match ends {
             true => stream.session.terminate(),
             false => None,

@@ -1,6 +1,7 @@
 //! One session: the rules of RFC 5043, what came before its turn, and what is not acknowledged.
 
 use rnic_net::PeerRules;
+use rnic_proto::mpa::MpaError;
 use rnic_proto::sctp::{ChunkError, ControlChunk, Session, SessionError, UserData};
 use userspace_net::{ConnId, Endpoint};
 use userspace_sctp::{AssocId, Message};
@@ -65,6 +66,16 @@ pub enum SessionFault {
         /// Its DDP-SSN.
         ssn: u16,
     },
+}
+
+impl SessionFault {
+    /// The error of the RDMAP Terminate that goes before the session's (RFC 6581 section 9).
+    pub const fn wants_terminate(&self) -> Option<MpaError> {
+        match self {
+            Self::Session(error) => error.wants_terminate(),
+            Self::Chunk(_) | Self::Place { .. } => None,
+        }
+    }
 }
 
 /// What is to be done with a message.

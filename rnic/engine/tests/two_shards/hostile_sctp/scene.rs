@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{Access, DisconnectReason, QpState};
+use rnic_ipc::control::{Access, DisconnectReason, MpaOptions, QpState, RtrModes};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::work::WcStatus;
 use rnic_proto::Stag;
@@ -74,6 +74,22 @@ impl Scene {
         };
         scene.write_up_to(WRITTEN.1 / PART / 2);
         scene
+    }
+
+    /// The side asks the hostile peer for a session, and offers all indications.
+    pub fn ask(&mut self) -> QpNum {
+        let SctpDuel { side, peers, now } = &mut self.duel;
+        let qp = side.create_qp();
+        let (remote, path) = (peers[HOSTILE].address(), peers[HOSTILE].way_to_it());
+        let mpa = MpaOptions {
+            rtr: RtrModes::ALL,
+            ..MpaOptions::default()
+        };
+        side.connect(qp, 7000, remote, path, mpa, b"", *now)
+            .unwrap();
+        peers[HOSTILE].listen_for(side.address.ip(), 7000);
+        self.duel.pump();
+        qp
     }
 
     /// The next segment of a peer's session.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{DisconnectReason, QpState};
+use rnic_ipc::control::{DisconnectReason, Event, QpState};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_proto::Stag;
 use userspace_sctp::chunk::{Chunk, Sack};
@@ -11,7 +11,8 @@ use userspace_sctp::chunk::{Chunk, Sack};
 use super::scene::{OWN_READ, OWN_RECEIVE, Scene};
 use crate::illegal::cases::*;
 use crate::sctp_peer::{
-    ACCEPT, CONTROL, Heard, INITIATE, REJECT, SEGMENT, TERMINATE as END, control, segment,
+    ACCEPT, CONTROL, ENHANCED_ACCEPT, ENHANCED_INITIATE, ENHANCED_REJECT, Heard, INITIATE, REJECT,
+    SEGMENT, TERMINATE as END, control, segment,
 };
 use crate::sctp_raw::HOSTILE;
 use crate::side::SideConfig;
@@ -68,7 +69,7 @@ fn a_fault_with_more_than_a_window_behind_it_ends_in_a_shutdown() {
         let (cumulative, window) = window.unwrap();
         assert_eq!(cumulative, hostile.tsn.previous(), "{name}");
         assert!(window > 1 << 19, "{name}: {window}");
-        scene.assert_ended(DisconnectReason::NotMpa, &name);
+        scene.assert_ended(DisconnectReason::BadSession, &name);
         scene.duel.peers[HOSTILE].answers = true;
         let sack = scene.duel.peers[HOSTILE].sack();
         scene.duel.give(&[sack]);
@@ -109,7 +110,7 @@ fn what_comes_behind_the_peers_terminate_ends_the_session() {
             }
             let hostile = &scene.duel.peers[HOSTILE];
             assert_eq!(hostile.data, [(CONTROL, control(1, END, b""))], "{name}");
-            scene.assert_ended(DisconnectReason::NotMpa, &name);
+            scene.assert_ended(DisconnectReason::BadSession, &name);
             scene.duel.peers[HOSTILE].answers = true;
             let sack = scene.duel.peers[HOSTILE].sack();
             scene.duel.give(&[sack]);
@@ -134,7 +135,7 @@ fn a_fault_at_the_end_of_a_session_does_not_make_it_longer() {
         scene.duel.give(&shut);
         scene.duel.send(HOSTILE, CONTROL, message);
     }
-    scene.assert_ended(DisconnectReason::NotMpa, "fault");
+    scene.assert_ended(DisconnectReason::BadSession, "fault");
     for _ in 0..11 {
         scene.duel.run_for(Duration::from_secs(1));
         scene.duel.give(&shut);
@@ -189,7 +190,7 @@ fn a_place_that_is_taken_twice_ends_the_session() {
     }
     let told = (CONTROL, control(1, END, b""));
     assert_eq!(scene.duel.peers[HOSTILE].data, [told]);
-    scene.assert_ended(DisconnectReason::NotMpa, "twice");
+    scene.assert_ended(DisconnectReason::BadSession, "twice");
     scene.assert_innocent_unharmed("twice", &[OPEN]);
 }
 
@@ -238,6 +239,102 @@ fn segments_behind_an_initiate_wait_within_the_window_and_have_their_turn() {
         }
         scene.duel.run_for(Duration::from_secs(11));
         scene.assert_innocent_unharmed(&name, &[OPEN]);
+    }
+}
+
+/// RFC 5043 sections 6.1 and 6.4: what is no Initiate begins no session, and is answered by a Terminate. The association
+/// ends with it.
+#[test]
+fn a_first_message_that_is_no_initiate_is_answered_by_a_terminate() {
+    let long = [7; 600];
+    let firsts: [(u32, Vec<u8>); 14] = [
+        (SEGMENT, segment(0, b"what")),
+        (SEGMENT, segment(3, b"before its turn")),
+        (SEGMENT, vec![0]),
+        (CONTROL, control(0, ACCEPT, b"")),
+        (CONTROL, control(0, REJECT, b"")),
+        (CONTROL, control(0, END, b"")),
+        (CONTROL, control(0, ENHANCED_ACCEPT, &[0; 4])),
+        (CONTROL, control(0, ENHANCED_REJECT, &[0; 4])),
+        (CONTROL, control(0, 0, b"")),
+        (CONTROL, control(0, 99, b"")),
+        (CONTROL, control(0, INITIATE, &long)),
+        (CONTROL, control(0, ENHANCED_INITIATE, &[0; 3])),
+        (CONTROL, vec![0, 0, 0]),
+        (18, segment(0, b"what")),
+    ];
+    for (protocol, bytes) in firsts {
+        let name = format!("{protocol} {:02x?}", &bytes[..bytes.len().min(12)]);
+        let mut scene = Scene::before_the_session(small());
+        scene.duel.associate(HOSTILE);
+        scene.duel.send(HOSTILE, protocol, &bytes);
+        if bytes.starts_with(&[0, 3]) {
+            // Nothing has its turn before the first.
+            scene.duel.send(HOSTILE, CONTROL, &control(0, END, b""));
+        }
+        let hostile = &scene.duel.peers[HOSTILE];
+        assert_eq!(hostile.data, [(CONTROL, control(0, END, b""))], "{name}");
+        assert!(hostile.heard.contains(&Heard::Shutdown), "{name}");
+        assert!(scene.duel.side.take_request().is_none(), "{name}");
+        scene.assert_innocent_unharmed(&name, &[]);
+    }
+}
+
+/// RFC 6581 sections 9.1 and 9.2, over SCTP as over TCP: an Accept with depths or an indication that nobody can live
+/// with is answered by an RDMAP Terminate, which says why, and the session's own. Any other that does not fit has the
+/// session's alone.
+#[test]
+fn an_accept_that_we_cannot_live_with_is_answered_by_both_terminates() {
+    let cases: [(u16, &[u8], Option<u16>); 4] = [
+        // Flag A and a Write, but an ORD of 300; flag A and no indication.
+        (ENHANCED_ACCEPT, &[0x80, 4, 0x81, 0x2c], Some(0x2006)),
+        (ENHANCED_ACCEPT, &[0x80, 4, 0, 4], Some(0x2007)),
+        (ACCEPT, b"", None),
+        (INITIATE, b"", None),
+    ];
+    for (function, words, code) in cases {
+        let name = format!("{function} {words:02x?}");
+        let mut scene = Scene::before_the_session(small());
+        let qp = scene.ask();
+        let data = &mut scene.duel.peers[HOSTILE].data;
+        assert!(
+            matches!(&data[..], [(CONTROL, asked)] if asked[2..4] == [0, 5]),
+            "{name}: {data:02x?}"
+        );
+        data.clear();
+        scene
+            .duel
+            .send(HOSTILE, CONTROL, &control(0, function, words));
+        let told = &scene.duel.peers[HOSTILE].data;
+        let end = (
+            CONTROL,
+            control(if code.is_some() { 2 } else { 1 }, END, b""),
+        );
+        match code {
+            Some(code) => {
+                let [(SEGMENT, terminate), last] = &told[..] else {
+                    panic!("{name}: {told:02x?}");
+                };
+                // The DDP-SSN, an untagged header for queue 2, and layer, type and code.
+                assert_eq!(terminate[..4], [0, 1, 0x41, 0x47], "{name}");
+                assert_eq!(terminate[20..22], u16::to_be_bytes(code), "{name}");
+                assert_eq!(*last, end, "{name}");
+            }
+            None => assert_eq!(told[..], [end], "{name}"),
+        }
+        let reason = match code {
+            Some(control) => DisconnectReason::TerminateSent { control },
+            None => DisconnectReason::BadSession,
+        };
+        let failed =
+            |event: &Event| matches!(event, Event::ConnectFailed { reason: r, .. } if *r == reason);
+        assert!(
+            scene.duel.side.client_events().any(failed),
+            "{name}: {:?}",
+            scene.duel.side.events
+        );
+        assert_eq!(scene.duel.side.state(qp), QpState::Error, "{name}");
+        scene.assert_innocent_unharmed(&name, &[]);
     }
 }
 
