@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rnic::{Context, DisconnectReason, WorkRequest};
+use rnic::{ConnectOptions, Context, DisconnectReason, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions};
@@ -237,6 +237,25 @@ fn an_ordinary_user_sees_and_ends_nothing_of_others() {
     assert_eq!(b.completion().byte_len, 1000);
 }
 
+/// The daemon runs: to start another is not what helps.
+#[test]
+fn a_user_of_the_wrong_group_is_told_which_is_the_right_one() {
+    let options = DaemonOptions {
+        arguments: ["--socket-mode", "0660", "--socket-group", "64322"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..DaemonOptions::default()
+    };
+    let pair = Pair::with("wrong-group", &LinkOptions::default(), &options);
+    let program = copy_for_all(&pair);
+    let socket = pair.daemon_a.socket().display();
+    let told = ask_as_user(&pair, &program, &["device"]).run().failure();
+    let wanted =
+        format!("{socket} is open to group 64322: have USER added to it, then log in again");
+    assert!(told.contains(&wanted), "{told}");
+    assert!(!told.contains("rnicd --interface"), "{told}");
+}
+
 fn scrape(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).expect("the endpoint is there");
     let limit = Some(Duration::from_secs(30));
@@ -336,6 +355,87 @@ fn prometheus_sees_the_counters_of_real_daemons_grow_while_hostile_scrapers_hang
         let _ = pair.daemon_a.stop();
         assert!(!path.exists(), "the socket goes with the daemon");
     }
+}
+
+/// A cable is pulled, or somebody takes the interface down, while the daemon runs.
+#[test]
+fn an_operator_sees_a_lost_link_and_peers_that_vanish_with_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metrics.sock");
+    let options = DaemonOptions {
+        arguments: vec![
+            "--metrics".into(),
+            format!("unix:{}", path.display()),
+            "--user-timeout".into(),
+            "2000".into(),
+        ],
+        ..DaemonOptions::default()
+    };
+    let mut lab = Lab::new("lost-link");
+    let (a, b) = lab.pair(&LinkOptions::default());
+    let daemon_a = Daemon::start(&lab, &a, &options);
+    let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
+    let pair = Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    };
+    let remote = pair.b.address(Family::V4, PORT);
+    let logged = |words: &str| {
+        wait::until(words, Duration::from_secs(30), || {
+            pair.daemon_a.log().contains(words).then_some(())
+        });
+    };
+    let metric = |name: &str, label: &str, wanted: f64| {
+        wait::until(name, Duration::from_secs(30), || {
+            let found = value(&scrape(&path), name, label);
+            ((found - wanted).abs() < f64::EPSILON).then_some(())
+        });
+    };
+    let open = |wanted| metric("rnic_interface_open", "interface=\"rnic0\"", wanted);
+    let set = |host: &Host, state: &str| {
+        let words = ["link", "set", "dev", INTERFACE, state];
+        host.namespace.ip(&words);
+    };
+    open(1.0);
+    let (end_a, end_b) = connected(&pair);
+
+    // The far end of a veth that is down takes the carrier away.
+    set(&pair.b, "down");
+    logged("interface rnic0 has no link (no carrier)");
+    open(0.0);
+    let other = Endpoint::new(&pair.daemon_a, BYTES);
+    let connect = || {
+        let connected = other.qp.connect(remote, ConnectOptions::default());
+        connected.expect_err("no frame leaves").to_string()
+    };
+    let error = connect();
+    assert!(error.contains("interface rnic0 has no carrier"), "{error}");
+    // Whoever is waited for meanwhile is given up, and the operator is told whom.
+    end_a.post(WorkRequest::write(
+        1,
+        &[end_a.element(0..1000)],
+        end_b.remote().offset(0),
+    ));
+    assert_eq!(end_a.ending(), DisconnectReason::TimedOut);
+    logged(&format!("{remote} was waited for and silent for 2s"));
+    let ended = "rnic_connections_ended_total";
+    metric(ended, "reason=\"timed_out\"", 1.0);
+    set(&pair.b, "up");
+    logged("interface rnic0 has its link again");
+    open(1.0);
+
+    set(&pair.a, "down");
+    logged("interface rnic0 is down");
+    open(0.0);
+    let error = connect();
+    assert!(error.contains("interface rnic0 is down"), "{error}");
+    let info = other.context.device_info().expect("it answers");
+    assert!(!info.link_up);
+    set(&pair.a, "up");
+    open(1.0);
 }
 
 /// The families, each of which comes once, with its help and type before its samples.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) members: Option<Members>,
     /// RX queues that the interface has beside these.
     pub(crate) unserved_queues: AtomicU32,
+    /// The interface's [`Link`](crate::host::link_state::Link), as it was when it last changed.
+    pub(crate) link: AtomicU8,
     /// None where there is no interface.
     pub(crate) netlink: Option<Netlink>,
     pub(crate) ports: Ports<Claimed>,
@@ -165,6 +167,7 @@ impl Core {
             xdp_mode: parts.xdp_mode,
             members: parts.members,
             unserved_queues: AtomicU32::new(0),
+            link: AtomicU8::default(),
             netlink: parts.netlink,
             ports,
             shards: parts.shards,
@@ -390,7 +393,7 @@ impl Core {
         let Some(client) = self.client(id) else {
             return;
         };
-        match client.events.push(event) {
+        match client.events.push(self.with_link_state(event)) {
             Ok(()) => {
                 if client.events.is_waiting() {
                     self.events_wait.store(true, Ordering::Relaxed);

@@ -22,6 +22,7 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::{Core, lock};
+use crate::host::link_state::Link;
 use crate::shards::counters;
 use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
 pub use text::MetricKind;
@@ -82,7 +83,7 @@ const INFO: Head = (
 );
 const OPEN: Head = (
     "rnic_interface_open",
-    "1 for an interface that is open, 0 for one that is waited for.",
+    "1 for an interface that is open and has a link, 0 for one that is waited for, down or without a carrier.",
     MetricKind::Gauge,
 );
 const REFUSED: Head = (
@@ -242,8 +243,12 @@ pub(crate) fn of(
     }
     head(&mut text, OPEN);
     for (name, waits) in interfaces {
-        let is_open = u64::from(waits.is_none());
-        text.sample(OPEN.0, &labels(&[("interface", name)]), is_open);
+        let device = looks
+            .iter()
+            .find(|look| look.core.config.interface == *name);
+        let has_link = device.is_none_or(|look| look.core.known_link() == Link::Up);
+        let is_open = waits.is_none() && has_link;
+        text.sample(OPEN.0, &labels(&[("interface", name)]), is_open.into());
     }
     families(&mut text, SHARD, || shards(&looks).map(ShardLook::counted));
     families(&mut text, DEVICE, || looks.iter().map(Look::counted));

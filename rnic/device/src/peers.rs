@@ -67,5 +67,6 @@ impl Core {
         let interface = &self.config.interface;
         self.prm().may_connect_to(client, remote, interface)?;
         self.outward_way(remote, local, Some(timeout))
+            .map_err(|refusal| self.with_link(refusal))
     }
 }

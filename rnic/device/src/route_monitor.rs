@@ -1,6 +1,6 @@
 //! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
-//! them. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
+//! them. The log tells of the interface's link. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
 //! address of a peer over SCTP, to which no way is known yet. Frames leave by the members of a bond that carry them; queues
 //! that nobody serves are told of.
 //!
@@ -32,6 +32,7 @@ const GATHERING: Duration = Duration::from_millis(50);
 /// when these fall silent.
 const DOUBTS_MAX: usize = 1024;
 
+mod link;
 mod members;
 mod missing_addresses;
 
@@ -131,6 +132,8 @@ impl RouteMonitor {
 fn follow(core: &Core, changes: &Changes) {
     let mut missing = MissingAddresses::default();
     let mut members = FollowedMembers::new(Instant::now());
+    // It may have had none when it was opened.
+    link::look(core, &core.interface());
     loop {
         let wake = &core.stale_neighbors.wake;
         let mut both = [
@@ -160,6 +163,9 @@ fn follow(core: &Core, changes: &Changes) {
             follow_route(core, (local, remote), None, Some(Duration::ZERO));
         }
         if let Some(Lan { interface, .. }) = lans.first() {
+            if changed {
+                link::look(core, interface);
+            }
             members.look(core, interface, changed, Instant::now());
         }
         if changed {

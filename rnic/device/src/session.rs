@@ -29,7 +29,7 @@ use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
-use crate::host::link_state::LinkState;
+use crate::host::link_state::{self, Link};
 use crate::{Device, Limits, Quota, audit, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,
@@ -376,7 +376,8 @@ impl ClientSession {
             let prm = core.prm();
             (prm.limits().clone(), prm.quota(self.id()).cloned())
         };
-        let link = LinkState::of(&interface.name);
+        let link_up = Link::of(core.netlink.as_ref(), &interface) == Link::Up;
+        let link_mbits = link_state::mbits(&interface.name);
         Ok(Response::Device(DeviceInfo {
             interface: interface.name,
             xdp_mode: core.xdp_mode.clone(),
@@ -387,8 +388,8 @@ impl ClientSession {
             max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,
             mac: interface.mac,
-            link_up: link.up,
-            link_mbits: link.mbits,
+            link_up,
+            link_mbits,
             limits: client_limits(&limits, &quota.unwrap_or(Quota::PER_CLIENT)),
         }))
     }

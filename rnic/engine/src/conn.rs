@@ -68,6 +68,8 @@ pub(crate) struct Conn {
     pub ready: bool,
     /// FIN was asked of TCP.
     pub closing: bool,
+    /// The peer's FIN came before ours was asked of TCP.
+    pub peer_closed_first: bool,
     /// When its end must have come, since it was asked for.
     pub close_by: Option<Instant>,
     /// Why it is being ended, when that is known before TCP is done.
@@ -192,6 +194,7 @@ impl Conn {
             closing: false,
             close_by: None,
             ending: None,
+            peer_closed_first: false,
         }
     }
 

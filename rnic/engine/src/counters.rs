@@ -1,6 +1,7 @@
 //! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
 //! its place while the program runs.
 
+use rnic_ipc::control::DisconnectReason;
 use rnic_net::{DropReason, ListOwner, ReassemblyCounters};
 use rnic_xsk::{HandoverStatistics, PortStatistics};
 use userspace_sctp::Counters as SctpCounters;
@@ -32,6 +33,8 @@ pub struct ShardCounters {
     pub established: u64,
     /// Connections that failed before RDMA mode.
     pub startup_failed: u64,
+    /// Connections in RDMA mode that ended, by how, as [`Ended::ALL`].
+    ended: [u64; Ended::ALL.len()],
     /// Connections that were asked for again, without Markers, because the peer rejected.
     pub markers_refused: u64,
     /// Sessions that were asked for again, on an association of their own, because the one that they joined went or
@@ -109,7 +112,104 @@ const PEERS_REFUSED: [(ListOwner, &str); ListOwner::ALL.len()] = [
     (ListOwner::Listener, "peers_refused_listener"),
 ];
 
+/// How a connection in RDMA mode ended, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Both sides closed, this one first.
+    ClosedHere,
+    /// Both sides closed, the peer first.
+    ClosedByPeer,
+    /// The program, or an operator, had it reset.
+    Aborted,
+    /// Its queue pair went: the program destroyed it, ended, or was taken away.
+    OwnerGone,
+    /// The peer reset it.
+    ResetByPeer,
+    /// The peer did not answer for the user timeout, to no keep-alive probe, or did not close.
+    TimedOut,
+    /// The peer closed it in the middle of a message.
+    CutByPeer,
+    /// By an error of the peer's, of which it was told by a Terminate.
+    TerminateSent,
+    /// By an error that the peer found, and told by a Terminate.
+    TerminateReceived,
+    /// By an error of the peer's of which no Terminate may tell it.
+    PeerFault,
+    /// By an error of this side's: of a work request, or of the program's queues.
+    LocalError,
+    /// Its interface was taken away.
+    InterfaceGone,
+    /// Its local address was taken away.
+    AddressGone,
+    /// For a reason that no connection in RDMA mode is known to end for.
+    Other,
+}
+
+impl Ended {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::ClosedHere,
+        Self::ClosedByPeer,
+        Self::Aborted,
+        Self::OwnerGone,
+        Self::ResetByPeer,
+        Self::TimedOut,
+        Self::CutByPeer,
+        Self::TerminateSent,
+        Self::TerminateReceived,
+        Self::PeerFault,
+        Self::LocalError,
+        Self::InterfaceGone,
+        Self::AddressGone,
+        Self::Other,
+    ];
+
+    /// Of a connection that ended for this reason, which the peer closed first or not.
+    pub(crate) fn of(reason: DisconnectReason, peer_closed_first: bool) -> Self {
+        match reason {
+            DisconnectReason::Graceful if peer_closed_first => Self::ClosedByPeer,
+            DisconnectReason::Graceful => Self::ClosedHere,
+            DisconnectReason::Aborted => Self::Aborted,
+            DisconnectReason::Reset => Self::ResetByPeer,
+            DisconnectReason::TimedOut => Self::TimedOut,
+            DisconnectReason::PeerClosed => Self::CutByPeer,
+            DisconnectReason::TerminateSent { .. } => Self::TerminateSent,
+            DisconnectReason::TerminateReceived { .. } => Self::TerminateReceived,
+            DisconnectReason::PeerFault { .. } | DisconnectReason::NotMpa => Self::PeerFault,
+            DisconnectReason::LocalError => Self::LocalError,
+            DisconnectReason::InterfaceGone => Self::InterfaceGone,
+            DisconnectReason::AddressGone => Self::AddressGone,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its counter's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClosedHere => "ended_closed_here",
+            Self::ClosedByPeer => "ended_closed_by_peer",
+            Self::Aborted => "ended_aborted",
+            Self::OwnerGone => "ended_owner_gone",
+            Self::ResetByPeer => "ended_reset_by_peer",
+            Self::TimedOut => "ended_timed_out",
+            Self::CutByPeer => "ended_cut_by_peer",
+            Self::TerminateSent => "ended_terminate_sent",
+            Self::TerminateReceived => "ended_terminate_received",
+            Self::PeerFault => "ended_peer_fault",
+            Self::LocalError => "ended_local_error",
+            Self::InterfaceGone => "ended_interface_gone",
+            Self::AddressGone => "ended_address_gone",
+            Self::Other => "ended_other",
+        }
+    }
+}
+
 impl ShardCounters {
+    /// Counts a connection in RDMA mode that ended.
+    pub(crate) fn count_ended(&mut self, ended: Ended) {
+        self.ended[ended as usize] += 1;
+    }
+
     /// Counts a segment of a peer that this owner's allow-list does not have.
     pub fn count_refused_peer(&mut self, list: ListOwner) {
         for ((known, _), count) in PEERS_REFUSED.iter().zip(&mut self.peers_refused) {
@@ -182,6 +282,9 @@ pub(crate) fn named(
     put("active_opens", shard.active_opens);
     put("established", shard.established);
     put("startup_failed", shard.startup_failed);
+    for (ended, value) in Ended::ALL.into_iter().zip(&shard.ended) {
+        put(ended.name(), *value);
+    }
     put("markers_refused", shard.markers_refused);
     put("sessions_begun_again", shard.sessions_begun_again);
     put("sessions_unplaced", shard.sessions_unplaced);

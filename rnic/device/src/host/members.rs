@@ -234,7 +234,7 @@ fn queues(device: &str, interface: &Interface) -> Result<Vec<u32>, DeviceError> 
 }
 
 /// What the kernel tells of an interface.
-fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessage, DeviceError> {
+pub(super) fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessage, DeviceError> {
     let asked = format!("interface {}", interface.name);
     let mut message = LinkMessage::default();
     message.header.index = interface.index;

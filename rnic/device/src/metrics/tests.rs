@@ -224,6 +224,83 @@ fn the_dashboard_is_json_and_asks_only_for_metrics_that_exist() {
     );
     let text = std::fs::read_to_string(path).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables: Vec<_> = variables
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(variables, ["datasource", "instance", "interface"]);
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() >= 8);
+    for panel in panels {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{panel}");
+        for target in targets {
+            let query = target["expr"].as_str().unwrap();
+            for name in asked_for(query) {
+                let chosen = query.contains(&format!(
+                    "{name}{{instance=~\"$instance\", interface=~\"$interface\"}}"
+                ));
+                let of_all = PRM.iter().any(|family| family.name == name)
+                    || [LIMITS.0, CLIENT_LIMITS.0].contains(&name);
+                assert_eq!(chosen, !of_all, "{query}");
+            }
+        }
+    }
+}
+
+/// Each alert of docs/prometheus-alerts.yml asks for metrics that exist, with labels that they have.
+#[test]
+fn the_alerts_ask_only_for_metrics_and_reasons_that_exist() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/prometheus-alerts.yml"
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let rules: Vec<_> = text.split("- alert: ").skip(1).collect();
+    assert!(rules.len() >= 8);
+    let families = SHARD.iter().chain(DEVICE).chain(PRM).chain(PORT);
+    let families: BTreeMap<_, _> = families.map(|family| (family.name, family)).collect();
+    for rule in rules {
+        let field = |name: &str| {
+            let mut lines = rule.lines().map(str::trim);
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{name} of {rule}"))
+        };
+        for needed in ["for: ", "labels: ", "summary: ", "description: "] {
+            assert!(!field(needed).is_empty(), "{rule}");
+        }
+        let query = field("expr: ");
+        if query.starts_with("up{") {
+            continue;
+        }
+        for name in asked_for(query) {
+            // Each reason that is written out is one that is counted; `.*` stands for any.
+            let (_, labels) = query.split_once(name).unwrap();
+            let Some((label, rest)) = labels
+                .strip_prefix('{')
+                .and_then(|rest| rest.split_once('"'))
+            else {
+                continue;
+            };
+            let label = label.trim_end_matches(['=', '~']);
+            let (values, _) = rest.split_once('"').unwrap();
+            for value in values.split('|') {
+                let wanted = format!("{label}=\"{}", value.trim_end_matches(".*"));
+                let mut members = families[name].members.iter();
+                assert!(
+                    members.any(|(own, _)| own.contains(&wanted)),
+                    "{query}: {value}"
+                );
+            }
+        }
+    }
+}
+
+/// The metrics that a query asks for: some, all of which exist, in the way of their kind.
+#[track_caller]
+fn asked_for(query: &str) -> Vec<&str> {
     let mut exist = BTreeSet::new();
     for (name, kind) in metric_names() {
         match kind {
@@ -235,23 +312,13 @@ fn the_dashboard_is_json_and_asks_only_for_metrics_that_exist() {
             }
         }
     }
-    let panels = dashboard["panels"].as_array().unwrap();
-    assert!(panels.len() >= 8);
-    for panel in panels {
-        let targets = panel["targets"].as_array().unwrap();
-        assert!(!targets.is_empty(), "{panel}");
-        for target in targets {
-            let query = target["expr"].as_str().unwrap();
-            let names: Vec<&str> = query
-                .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-                .filter(|word| word.starts_with("rnic_"))
-                .collect();
-            assert!(!names.is_empty(), "{query}");
-            for name in names {
-                assert!(exist.contains(name), "{query} asks for {name}");
-                let grows = name.ends_with("_total") || name.ends_with("_bucket");
-                assert_eq!(query.contains("rate("), grows, "{query}");
-            }
-        }
+    let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names: Vec<_> = words.filter(|word| word.starts_with("rnic_")).collect();
+    assert!(!names.is_empty(), "{query}");
+    for name in &names {
+        assert!(exist.contains(*name), "{query} asks for {name}");
+        let grows = name.ends_with("_total") || name.ends_with("_bucket");
+        assert_eq!(query.contains("rate("), grows, "{query}");
     }
+    names
 }

@@ -61,6 +61,7 @@ fn given_up(world: &mut World) {
         assert!(message.contains(words), "no {words:?} in {message:?}");
     }
     assert_eq!(world.a.shard.levels().connections, 0);
+    assert_eq!(world.a.counter("ended_timed_out"), 1);
 }
 
 #[test]

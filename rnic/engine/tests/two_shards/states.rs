@@ -197,3 +197,72 @@ fn no_queue_pair_is_made_or_reset_on_a_completion_queue_that_overflowed() {
     refused(modify(&mut world, qp_a, QpState::Idle), &named, "sound");
     refused(world.a.try_create_qp().map(|_| ()), &named, "sound");
 }
+
+/// An operator's question after a night: which of them ended, and why.
+#[test]
+fn each_end_is_counted_by_how_it_came_at_both_sides() {
+    type End = fn(&mut World, QpNum);
+    let ends: [(End, &str, &str); 6] = [
+        (
+            |world, qp| modify(world, qp, QpState::Closing).unwrap(),
+            "ended_closed_here",
+            "ended_closed_by_peer",
+        ),
+        (
+            |world, qp| modify(world, qp, QpState::Error).unwrap(),
+            "ended_aborted",
+            "ended_reset_by_peer",
+        ),
+        (
+            |world, qp| {
+                let removal = Command::RemoveQp { qp };
+                world.a.shard.execute(removal, world.now).unwrap();
+            },
+            "ended_owner_gone",
+            "ended_reset_by_peer",
+        ),
+        (
+            // To an STag that the peer does not have.
+            |world, qp| {
+                let missing = (rnic_proto::Stag(0x7777_7700), 0);
+                world.a.post_work(qp, WrOpcode::Write, 1, 0, missing, 8);
+            },
+            "ended_terminate_received",
+            "ended_terminate_sent",
+        ),
+        (
+            |world, _| {
+                let interface = "rnic0".to_owned();
+                let gone = Command::InterfaceGone { interface };
+                world.a.shard.execute(gone, world.now).unwrap();
+            },
+            "ended_interface_gone",
+            "ended_reset_by_peer",
+        ),
+        (
+            |world, _| {
+                let address = world.a.address.ip();
+                let gone = Command::AddressGone { address };
+                world.a.shard.execute(gone, world.now).unwrap();
+            },
+            "ended_address_gone",
+            "ended_reset_by_peer",
+        ),
+    ];
+    for (end, at_a, at_b) in ends {
+        let mut world = World::new(1, Impairment::NONE);
+        let (qp, _) = world.connect();
+        end(&mut world, qp);
+        world.run_for(PATIENCE);
+        for (side, wanted) in [(&mut world.a, at_a), (&mut world.b, at_b)] {
+            let names = side.counter_names().into_iter();
+            let counted: Vec<_> = names
+                .filter(|name| name.starts_with("ended_"))
+                .filter_map(|name| {
+                    Some((side.counter(&name), name)).filter(|(count, _)| *count > 0)
+                })
+                .collect();
+            assert_eq!(counted, [(1, wanted.to_owned())], "{at_a}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use userspace_tcp::{Event as TcpEvent, SoftError};
 
 use crate::command::ShardEvent;
 use crate::conn::{Asked, Conn, Phase};
+use crate::counters::Ended;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
@@ -210,6 +211,7 @@ impl Ctl {
         };
         match conn.phase {
             Phase::Rdma { qp } => {
+                conn.peer_closed_first |= !conn.closing;
                 let mid_fpdu = conn.inbound.available() > 0;
                 if mid_fpdu {
                     conn.ending.get_or_insert(DisconnectReason::PeerClosed);
@@ -337,6 +339,7 @@ impl Ctl {
         };
         conn.inbound.clear(&mut dp.frames);
         let remote = conn.tuple.remote;
+        let ended = Ended::of(reason, conn.peer_closed_first);
         match phase {
             Phase::Requesting { qp, .. } => {
                 dp.counters.startup_failed += 1;
@@ -353,11 +356,15 @@ impl Ctl {
                 );
             }
             Phase::Rdma { qp } => {
+                dp.counters.count_ended(match dp.qps.get(qp.0) {
+                    Some(_) => ended,
+                    None => Ended::OwnerGone,
+                });
                 let message = message.unwrap_or_else(|| match reason {
                     DisconnectReason::TimedOut => dp.describe_timeout(&remote),
                     _ => describe(reason, &remote),
                 });
-                if is_terminated(reason) {
+                if is_worth_a_line(reason) {
                     log::info!("queue pair {qp}: {message}");
                 }
                 self.end_queue_pair(
@@ -469,11 +476,14 @@ fn is_unowned(conn: Option<&Conn>) -> bool {
     })
 }
 
-/// By one side's error, of which the other may know nothing but the Terminate's number.
-fn is_terminated(reason: DisconnectReason) -> bool {
+/// By one side's error, of which the other may know nothing but the Terminate's number; or by a peer that
+/// vanished, which an operator of neither side sees otherwise.
+fn is_worth_a_line(reason: DisconnectReason) -> bool {
     matches!(
         reason,
-        DisconnectReason::TerminateSent { .. } | DisconnectReason::TerminateReceived { .. }
+        DisconnectReason::TerminateSent { .. }
+            | DisconnectReason::TerminateReceived { .. }
+            | DisconnectReason::TimedOut
     )
 }
 
