@@ -12,6 +12,8 @@ use rustix::io::Errno;
 
 use crate::transport::{Channel, TransportError};
 
+mod forbidden;
+
 /// Where the daemon of the host listens, and clients look last. It has a directory of its own, which a service
 /// manager makes for it and a container can be given.
 pub const DEFAULT_SOCKET: &str = "/run/rnicd/rnicd.sock";
@@ -199,6 +201,10 @@ impl fmt::Display for Tried {
 impl NotFound {
     /// What the user can do about it.
     fn advice(&self) -> String {
+        // One that is there needs no other beside it.
+        if let Some(Tried { place, .. }) = self.tried.iter().find(|tried| tried.is_forbidden()) {
+            return forbidden::advice(&place.path);
+        }
         let named = self.tried.iter().all(|tried| {
             let Tried { place, .. } = tried;
             matches!(place.origin, Origin::Named | Origin::Variable)
@@ -220,11 +226,8 @@ impl NotFound {
 impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tried: Vec<_> = self.tried.iter().map(Tried::to_string).collect();
-        write!(f, "no RNIC daemon answers at {}", tried.join(", nor at "))?;
-        if self.tried.iter().any(Tried::is_forbidden) {
-            write!(f, " (see the socket's mode and the user's groups)")?;
-        }
-        write!(f, "; {}", self.advice())
+        let tried = tried.join(", nor at ");
+        write!(f, "no RNIC daemon answers at {tried}; {}", self.advice())
     }
 }
 

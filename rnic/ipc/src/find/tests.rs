@@ -95,9 +95,11 @@ fn a_socket_that_this_user_may_not_use_is_told_apart() {
     let tried = vec![forbidden];
     let told = NotFound { tried }.to_string();
     assert!(
-        told.contains("/x: this user may not use the socket (see the socket's mode"),
+        told.contains("/x: this user may not use the socket; "),
         "{told}"
     );
+    // There is a daemon: another one is not what helps.
+    assert!(!told.contains("rnicd --interface"), "{told}");
 }
 
 #[test]
