@@ -101,3 +101,58 @@ fn a_daemon_that_runs_is_told_and_goes_on() {
     assert_eq!(told.lines().count(), 1, "{told}");
     daemon.assert_alive();
 }
+
+/// Uid 0 has all capabilities there, and those that the kernel asks for count in the host's own namespace only.
+#[test]
+fn what_a_start_in_a_user_namespace_is_refused_is_told_before() {
+    let bench = Bench::new("check-userns");
+    let directory = tempfile::tempdir().expect("a directory of root's");
+    let socket = directory.path().join("rnicd.sock");
+    let rnicd = |more: &[&str]| {
+        let command = bench.host.namespace.command("unshare").arg("-Ur");
+        let command = command.arg(&bench.program).args(["--interface", INTERFACE]);
+        command.args(more).arg("--socket").arg(&socket)
+    };
+    let checked = rnicd(&["--check"]).run().failure();
+    let started = rnicd(&["--no-wait"]).run().failure();
+    assert_eq!(checked.lines().count(), 1, "{checked}");
+    for told in [&checked, &started] {
+        assert!(told.contains("in a user namespace"), "{told}");
+        assert!(told.contains("--loopback needs no privilege"), "{told}");
+    }
+    // The interface's network is not this user namespace's either.
+    let missing = "CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_BPF: ";
+    assert!(checked.contains(missing), "{checked}");
+
+    // With a network of its own.
+    let own = format!(
+        "ip link add own0 type veth peer name own1 && ip link set dev own0 up && \
+         ip address add 198.18.7.1/24 dev own0 && exec {} --interface own0 --socket {} \"$@\"",
+        bench.program.display(),
+        socket.display()
+    );
+    let rnicd = |more: &str| {
+        let command = bench.host.namespace.command("unshare");
+        command.args(["-Urn", "sh", "-c", &own, "sh", more])
+    };
+    let checked = rnicd("--check").run().failure();
+    let started = rnicd("--no-wait").run().failure();
+    assert!(
+        checked.contains("is without, CAP_PERFMON, CAP_BPF: "),
+        "{checked}"
+    );
+    assert!(started.contains("in a user namespace"), "{started}");
+}
+
+/// What needs no interface needs no namespace.
+#[test]
+fn loopback_alone_is_no_fault_in_a_user_namespace() {
+    let bench = Bench::new("check-userns-lo");
+    let directory = tempfile::tempdir().expect("a directory of root's");
+    let socket = directory.path().join("rnicd.sock");
+    let command = bench.host.namespace.command("unshare").arg("-Ur");
+    let command = command
+        .arg(&bench.program)
+        .args(["--check", "--loopback", "--socket"]);
+    let _ = command.arg(&socket).run().success();
+}

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use rnic_steering::SteeringError;
 use rnic_xsk::{KernelFeature, XskError};
 
+use crate::host::privileges;
+
 /// Why [`crate::Device::open`] failed: what was asked, what was found, what to do.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -113,9 +115,11 @@ pub enum DeviceError {
     },
     /// The kernel asked for a privilege.
     #[error(
-        "interface {interface}: {what} was refused for lack of privilege: run as root, or give the \
-         capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK for more \
-         than 8 MiB of packet buffers"
+        "interface {interface}: {what} was refused for lack of privilege: {}",
+        privileges::advice(
+            "the capabilities CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK for more than \
+             8 MiB of packet buffers"
+        )
     )]
     NoPrivilege {
         /// Its name.
@@ -125,10 +129,10 @@ pub enum DeviceError {
     },
     /// Capabilities that opening interfaces needs ([`crate::Devices::check`]).
     #[error(
-        "interface {} asked, which needs capabilities that this process is without, {}: run as root, or \
-         give it these (AmbientCapabilities= in a systemd unit)",
+        "interface {} asked, which needs capabilities that this process is without, {}: {}",
         interfaces.join(", "),
-        missing.join(", ")
+        missing.join(", "),
+        privileges::advice("it these (AmbientCapabilities= in a systemd unit)")
     )]
     NoCapabilities {
         /// The interfaces' names.

@@ -3,7 +3,10 @@
 //! Capabilities are each thread's own, and one that is started has those of the thread that started
 //! it: whoever wants to be rid of them does so before there are others.
 
+use std::os::unix::fs::MetadataExt;
+
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
@@ -36,13 +39,54 @@ pub const TO_START: CapabilitySet = TO_OPEN
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::SETPCAP);
 
-/// Those of `wanted` that the calling thread can't use now.
+/// What the kernel asks in the host's own user namespace only: to load the steering program, and to lock more
+/// memory than the limit.
+const OF_THE_HOST: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK);
+
+/// The inode number of the host's own user namespace: PROC_USER_INIT_INO of linux/proc_ns.h.
+const HOST_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
+
+/// Those of `wanted` that the calling thread can't use now. Within a user namespace (user_namespaces(7)) it may have
+/// some that count for nothing that the RNIC does.
 ///
 /// # Errors
 ///
 /// The kernel's.
 pub fn missing(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
-    Ok(wanted - capabilities(None)?.effective)
+    let mut usable = capabilities(None)?.effective;
+    if in_user_namespace() {
+        usable -= OF_THE_HOST;
+        if !has_the_network() {
+            usable -= CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+        }
+    }
+    Ok(wanted - usable)
+}
+
+/// Whether this process is in a user namespace that is not the host's own.
+fn in_user_namespace() -> bool {
+    // Where /proc is not mounted it can't be known, and the kernel decides.
+    let namespace = std::fs::metadata("/proc/self/ns/user");
+    namespace.is_ok_and(|found| found.ino() != HOST_USER_NAMESPACE)
+}
+
+/// Whether capabilities count for the network namespace: it belongs to this user namespace, or to one in it. The
+/// kernel tells it no otherwise than by what it allows.
+fn has_the_network() -> bool {
+    let asked = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None);
+    asked.err() != Some(Errno::PERM)
+}
+
+/// What to do for want of these capabilities, for people.
+pub(crate) fn advice(wanted: &str) -> String {
+    match in_user_namespace() {
+        false => format!("run as root, or give {wanted}"),
+        true => "this process is in a user namespace (unshare -U, a rootless container), where no capability lets it \
+                 load the steering program: start it outside; --loopback needs no privilege"
+            .to_owned(),
+    }
 }
 
 /// Capabilities as capabilities(7) names them.
