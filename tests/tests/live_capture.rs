@@ -135,6 +135,51 @@ fn tshark_reads_what_was_captured_while_the_daemon_ran() {
     assert_eq!(directions.len() as u64, found.frames);
 }
 
+/// tshark knows iWARP by the MPA start-up, which is not in such a file: docs/operations/capture.md has the way out.
+#[test]
+fn a_capture_begun_in_mid_connection_decodes_as_the_page_says() {
+    let pair = pair("mid-capture");
+    let ends = connected(&pair, PORT);
+    transfer(&ends, 1);
+    let file = path(&pair, "one.pcapng");
+    let running = capture(&pair.daemon_a, &file, &[]);
+    transfer(&ends, 1);
+    let report = interrupt(running);
+    assert_eq!(Dissection::of(&file).fpdus, 0, "tshark needs no help");
+
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/capture.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, section) = page.split_once("in mid-connection").expect("the section");
+    let commands = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("    $ "));
+    let commands: Vec<_> = commands.collect();
+    assert!(commands.len() == 6, "{commands:?}");
+    // The first two lines are the page's example of addresses and ports.
+    let ports = field(&file, "tcp.srcport");
+    let own = ports.iter().find(|port| **port != PORT.to_string());
+    let (ours, peers) = (pair.a.address(Family::V4, 0), pair.b.address(Family::V4, 0));
+    let script = format!(
+        "set -e\nours={} our_port={}\npeers={} peer_port={PORT}\n{}",
+        ours.ip(),
+        own.expect("it sent something"),
+        peers.ip(),
+        commands[2..].join("\n")
+    );
+    let done = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(pair.lab.directory())
+        .output()
+        .expect("bash");
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{done:?}");
+    let decoded = text.lines().filter(|line| line.contains(" DDP/RDMA "));
+    let written = BYTES / 1500;
+    assert!(decoded.count() >= written, "{text}");
+    assert!(text.contains("Read Request"), "{text}");
+    assert_eq!(report["lost"], 0);
+}
+
 /// `rnicctl capture -` in a shell's pipe, which has begun. Its exit status goes to the file `status`.
 #[track_caller]
 fn piped(pair: &Pair, reader: &str) -> Process {
