@@ -2,12 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic::{Context, Error};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Signal};
 use rnic_tests::user::run_as;
+use rnic_tests::verbs::{Endpoint, connect};
 use rnic_tests::{binary, tool, wait};
 
 const PORT: u16 = 18515;
@@ -186,6 +187,16 @@ fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and
     assert_eq!(error.matches("another ").count(), named.len(), "{error}");
     assert_eq!(error.matches("--reopen").count(), named.len(), "{error}");
     assert!(!capture.exists());
+
+    // More would be cut off in the answer.
+    bench.write("shards = 2\ncores = \"0\"\nsctp_udp_port = 9899");
+    let error = bench.rnicctl("reload").run().failure();
+    let named = ["shards", "cores", "sctp_udp_port or sctp_udp_peer_port"];
+    for setting in named {
+        let words = format!("interface {INTERFACE}: another {setting} asked");
+        assert_eq!(error.matches(&words).count(), 1, "{words}: {error}");
+    }
+    assert_eq!(error.matches("another ").count(), named.len(), "{error}");
 }
 
 #[test]
@@ -204,4 +215,23 @@ fn each_setting_that_needs_a_restart_is_named_in_the_answer_and_in_the_log() {
             assert_eq!(told.matches(&words).count(), 1, "{words}: {told}");
         }
     }
+}
+
+/// A peer that is stopped closes nothing, so the daemon's end takes as long as it waits for that.
+#[test]
+fn the_time_for_connections_to_end_in_is_that_of_the_last_reload() {
+    let bench = Bench::new("reload-drain", "drain = 100");
+    let mut peer = Daemon::start(&bench.lab, &bench.b, &DaemonOptions::default());
+    let at = bench.b.address(Family::V4, PORT);
+    let ours = Endpoint::new(&bench.daemon, 4096);
+    let theirs = Endpoint::new(&peer, 4096);
+    connect(&ours, &theirs, at);
+    bench.write("drain = 4000");
+    let _ = bench.rnicctl("reload").run().success();
+    peer.signal(Signal::STOP);
+    let begun = Instant::now();
+    let _ = bench.daemon.stop();
+    let lasted = begun.elapsed();
+    peer.signal(Signal::CONT);
+    assert!(lasted >= Duration::from_millis(3500), "{lasted:?}");
 }

@@ -2,7 +2,11 @@ use std::time::Duration;
 
 use rnic_prm::Credentials;
 
-use crate::{DeviceConfig, DeviceError, Devices, Polling, Presence, Reconfiguring};
+use super::fixed;
+use crate::{
+    CongestionControl, DeviceConfig, DeviceError, Devices, Driving, LoopbackUse, Polling, Presence,
+    Rate, Reconfiguring, SctpUdp, ShardCount, XdpMode,
+};
 
 const HOW: Reconfiguring = Reconfiguring {
     reopen: false,
@@ -78,4 +82,70 @@ fn an_answer_that_is_cut_off_says_so_and_a_shorter_one_is_whole() {
     let cut = answer(whole + "x");
     assert!(cut.len() <= 2048, "{}", cut.len());
     assert!(cut.ends_with("the daemon's log has all)"), "{cut}");
+}
+
+/// What is left out here would change nothing, and nobody would be told.
+#[test]
+fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
+    type Change = fn(&mut DeviceConfig);
+    let changes: [(&str, Change); 18] = [
+        ("loopback", |it| it.loopback = LoopbackUse::Off),
+        ("shards", |it| it.shards = ShardCount::Number(3)),
+        ("cores", |it| it.cores = "1".parse().unwrap()),
+        ("queues", |it| it.queues = Some(3)),
+        ("dedicated_queues", |it| {
+            it.dedicated_queues = Some("1".parse().unwrap())
+        }),
+        ("vlan", |it| {
+            it.vlans = vec![crate::VlanConfig {
+                id: rnic_net::VlanId::new(7).unwrap(),
+                addresses: Vec::new(),
+                interface: None,
+            }];
+        }),
+        ("mode", |it| it.mode = XdpMode::Generic),
+        ("capture", |it| it.capture = Some("/tmp/a.pcapng".into())),
+        ("busy_poll", |it| it.busy_poll = Some(20)),
+        ("syn_rate, stranger_rate or fragment_rate", |it| {
+            it.flood_limits.fragments = Rate::of(9)
+        }),
+        ("frames", |it| it.frames *= 2),
+        ("driving", |it| it.driving = Driving::Inline),
+        ("no_seccomp", |it| it.seccomp ^= true),
+        ("congestion", |it| {
+            it.congestion = CongestionControl::NewReno
+        }),
+        ("sctp_udp_port or sctp_udp_peer_port", |it| {
+            it.sctp_udp = Some(SctpUdp {
+                port: 9899,
+                peer_port: None,
+            });
+        }),
+        ("resolve_timeout", |it| it.resolve_timeout *= 2),
+        ("flush_timeout", |it| it.flush_timeout *= 2),
+        ("linger_max", |it| it.linger_max *= 2),
+    ];
+    let opened = DeviceConfig::new("eth0");
+    for (name, change) in changes {
+        let mut asked = opened.clone();
+        change(&mut asked);
+        let told = fixed(&opened, &asked);
+        let [line] = &told[..] else {
+            panic!("{name}: {told:?}");
+        };
+        assert!(
+            line.starts_with(&format!("interface eth0: another {name} asked")),
+            "{line}"
+        );
+    }
+    // Those that hold at once.
+    let mut asked = opened.clone();
+    asked.limits.clients = 9;
+    asked.administrators.gid = Some(7);
+    asked.polling = Polling::Event;
+    asked.user_timeout *= 2;
+    asked.first_byte_timeout *= 2;
+    asked.answer_timeout *= 2;
+    asked.keepalive = Some(crate::KeepAlive::default());
+    assert_eq!(fixed(&opened, &asked), [""; 0]);
 }
