@@ -7,7 +7,7 @@
  * and its INITs as SYNs. All others, and their fragments, take a token each from a bucket of their kind and
  * processor. What answers a SYN-ACK has a bucket of its own before that: strangers who sent no SYN do not empty
  * it. A segment that finds the bucket empty is dropped and remembered. When it comes again as a TCP retransmits
- * (not sooner than AGAIN_MIN after the one before), it takes a token from a second bucket. A flood from random
+ * (not sooner than TIMES.again_min after the one before), it takes a token from a second bucket. A flood from random
  * sources does not come again, so a new connection is delayed by one retransmission, and not kept out. Nor does
  * a flood of SYNs that come again sooner than any TCP's.
  */
@@ -73,12 +73,15 @@ struct {
 #define TICKS (HASTY - 1)
 /* 2^24 ns: 17 ms. */
 #define TICK_SHIFT 24
-/* 0.7 s: less than the first retransmission timeout of a SYN, a second (RFC 6298 section 2). */
-#define AGAIN_MIN 42
-/* 3 s: of a hasty one, a SYN that came again sooner than AGAIN_MIN, as in a flood that repeats itself. */
-#define HASTY_MIN 179
-/* 10 s. */
-#define AGAIN_MAX 596
+
+/* `Times` in flood.rs, in ticks. Set before loading. */
+struct times {
+	__u32 again_min;
+	__u32 hasty_min;
+	__u32 again_max;
+};
+
+volatile const struct times TIMES;
 
 /*
  * By the low bits of a hash, the marks of two that were dropped. The older gives way. Processors may write over
@@ -176,10 +179,10 @@ static __always_inline int renew(__u32 *place, __u32 mark, __u64 now, int syn)
 	__u32 hasty = 0;
 
 	/* Other segments of a flow may follow each other at once. */
-	if (syn && ticks <= AGAIN_MAX)
-		hasty = ticks < AGAIN_MIN ? HASTY : *place & HASTY;
+	if (syn && ticks <= TIMES.again_max)
+		hasty = ticks < TIMES.again_min ? HASTY : *place & HASTY;
 	*place = mark | hasty;
-	return ticks >= (hasty ? HASTY_MIN : AGAIN_MIN) && ticks <= AGAIN_MAX;
+	return ticks >= (hasty ? TIMES.hasty_min : TIMES.again_min) && ticks <= TIMES.again_max;
 }
 
 /* Remembers what is about to be dropped. Whether it was dropped before, as long ago as it should be. */
@@ -211,8 +214,8 @@ static __always_inline int was_dropped(__u32 hash, __u64 now)
 		return 0;
 	__u32 first = dropped->mark[0], second = dropped->mark[1];
 
-	return (!((first ^ hash) & TAG) && age(first, now) <= AGAIN_MAX) ||
-	       (!((second ^ hash) & TAG) && age(second, now) <= AGAIN_MAX);
+	return (!((first ^ hash) & TAG) && age(first, now) <= TIMES.again_max) ||
+	       (!((second ^ hash) & TAG) && age(second, now) <= TIMES.again_max);
 }
 
 static __always_inline enum reason limit_fragment(__u64 now)

@@ -22,6 +22,8 @@ pub struct Rate {
     pub per_second: u32,
     /// Frames at once after a while without any; 1 at least.
     pub burst: u32,
+    /// Processors that share `per_second`, of which each may let the whole burst through; 1 at least.
+    pub sharers: u32,
 }
 
 impl Rate {
@@ -33,6 +35,7 @@ impl Rate {
         Self {
             per_second,
             burst: per_second.saturating_mul(10),
+            sharers: 1,
         }
     }
 
@@ -40,9 +43,9 @@ impl Rate {
     fn words(self) -> [u64; 2] {
         let interval = match self.per_second {
             0 => 0,
-            rate => (1_000_000_000 / u64::from(rate)).max(1),
+            rate => (1_000_000_000 * u64::from(self.sharers.max(1)) / u64::from(rate)).max(1),
         };
-        [interval, interval * u64::from(self.burst.max(1))]
+        [interval, interval.saturating_mul(self.burst.max(1).into())]
     }
 }
 
@@ -80,11 +83,7 @@ impl FloodLimits {
     /// may all come in on one.
     pub fn shared_by(self, queues: u32) -> Self {
         let share = |rate: Rate| Rate {
-            // A limit stays one.
-            per_second: match rate.per_second {
-                0 => 0,
-                all => (all / queues.max(1)).max(1),
-            },
+            sharers: queues,
             ..rate
         };
         Self {
@@ -97,6 +96,32 @@ impl FloodLimits {
     /// `RATES` in `flood.bpf.h`.
     pub(crate) fn words(&self) -> [[u64; 2]; 3] {
         [self.syns, self.strangers, self.fragments].map(Rate::words)
+    }
+}
+
+/// When a segment that was dropped comes again as a TCP retransmits, in ticks of 2^24 ns (17 ms): `TIMES` in
+/// `flood.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Not sooner.
+    pub(crate) again_min: u32,
+    /// Nor a hasty one: a SYN that came again sooner than that once, as in a flood that repeats itself.
+    pub(crate) hasty_min: u32,
+    /// Nor later.
+    pub(crate) again_max: u32,
+}
+
+impl Times {
+    /// 0.7 s, less than the first retransmission timeout of a SYN, a second (RFC 6298 section 2); 3 s; 10 s.
+    pub(crate) const DEFAULT: Self = Self {
+        again_min: 42,
+        hasty_min: 179,
+        again_max: 596,
+    };
+
+    /// As the program has them.
+    pub(crate) fn words(self) -> [u32; 3] {
+        [self.again_min, self.hasty_min, self.again_max]
     }
 }
 
@@ -194,3 +219,6 @@ fn words(address: IpAddr) -> [u32; 4] {
     let (words, _) = bytes.as_chunks::<4>();
     std::array::from_fn(|at| words.get(at).map_or(0, |word| u32::from_ne_bytes(*word)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use aya::{Ebpf, EbpfLoader};
 
 use crate::claim::{self, KEY_LEN, MAX_CLAIMS, Protocol};
 use crate::error::{SteeringError, find_errno};
-use crate::flood::{HashKey, KnownFlows};
+use crate::flood::{HashKey, KnownFlows, Times};
 use crate::icmp::IpVersion;
 use crate::load::{self, Loadable, Variant};
 use crate::steering::SteeringConfig;
@@ -82,6 +82,16 @@ impl Program {
         members: &[u32],
         config: &SteeringConfig,
     ) -> Result<Program, SteeringError> {
+        Self::open_with(interface, members, config, Times::DEFAULT)
+    }
+
+    /// The same with other times of what comes again.
+    fn open_with(
+        interface: &str,
+        members: &[u32],
+        config: &SteeringConfig,
+        times: Times,
+    ) -> Result<Program, SteeringError> {
         let failed = |error: &(dyn std::error::Error + 'static)| {
             SteeringError::from_aya(interface, "make the maps of the steering program", error)
         };
@@ -91,6 +101,7 @@ impl Program {
             cause,
         })?;
         let rates = config.limits.words();
+        let times = times.words();
         let sctp_udp_port = config.sctp_udp_port.unwrap_or(0);
         let mut indexes = [0; MAX_DEVICES];
         for (to, from) in indexes.iter_mut().zip(members) {
@@ -101,6 +112,7 @@ impl Program {
             .override_global("MEMBERS", &indexes, true)
             .override_global("RATES", &rates, true)
             .override_global("SCTP_UDP_PORT", &sctp_udp_port, true)
+            .override_global("TIMES", &times, true)
             .load(OBJECT)
             .map_err(|error| failed(&error))?;
         let mut map = |name: &'static str| {

@@ -8,7 +8,7 @@ use etherparse::{PacketBuilder, VlanId};
 use rustix::net::{AddressFamily, SocketType};
 
 use super::*;
-use crate::flood::FloodLimits;
+use crate::flood::{FloodLimits, Times};
 
 mod flood;
 mod fragments;
@@ -57,11 +57,15 @@ impl Bench {
     }
 
     fn with(variant: Variant, config: &SteeringConfig) -> Bench {
+        Bench::timed(variant, config, Times::DEFAULT)
+    }
+
+    fn timed(variant: Variant, config: &SteeringConfig, times: Times) -> Bench {
         assert!(
             rustix::process::geteuid().is_root(),
             "this test loads a BPF program: run it as root"
         );
-        let mut program = Program::open("test", &[], config).unwrap();
+        let mut program = Program::open_with("test", &[], config, times).unwrap();
         program.load(variant).unwrap();
         let socket = rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
         program.set_queue(0, 0, socket.as_fd()).unwrap();

@@ -1,18 +1,22 @@
 //! Strangers are limited by kind; flows that are known are not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fragments::fragment;
 use super::*;
-use crate::flood::{FlowState, Rate};
+use crate::flood::{FlowState, Rate, Times};
 
 const BURST: u32 = 4;
 
-/// So slow that no token comes back during a test.
+/// So slow that no token comes back during a test: one in eleven days.
 const SLOW: Rate = Rate {
-    per_second: 1,
     burst: BURST,
+    sharers: 1_000_000,
+    ..Rate::of(1)
 };
+/// 50 s and 67 s in ticks: longer than a test waits between two frames on any machine.
+const FAR: u32 = 3000;
+const NEVER: u32 = 4000;
 
 fn limits(kind: &str) -> FloodLimits {
     let mut limits = FloodLimits::NONE;
@@ -168,51 +172,141 @@ fn what_answers_a_syn_ack_has_a_limit_of_its_own() {
     }
 }
 
+/// What comes again at once, by how soon it may: each processor has buckets of its own, so the test stays on one.
 #[test]
 fn what_was_dropped_is_taken_when_it_comes_again_as_a_tcp_sends_it() {
+    stay_here();
+    let times = |again_min, hasty_min| Times {
+        again_min,
+        hasty_min,
+        again_max: NEVER,
+    };
     for v6 in [false, true] {
         for (kind, flags) in [("syn", SYN), ("stranger", PSH_ACK)] {
-            let mut bench = Bench::limited(Variant::Frags, &limits(kind));
             let drop = format!("drop_{kind}");
-            let next = |n| segment(v6, 1000 + n as u16, flags);
-            let dropped = 1000 + taken_before(&mut bench, next, &drop) as u16;
-            let patient = segment(v6, 30_000, flags);
-            taken_before(&mut bench, |_| patient.clone(), &drop);
-            let mut at = Instant::now();
-            // Sooner than any TCP: and each time it begins anew.
-            for _ in 0..5 {
-                std::thread::sleep(Duration::from_millis(200));
-                let verdict = bench.run(&segment(v6, dropped, flags));
-                // On a busy machine the sleep may be longer than the least time.
-                if at.elapsed() < Duration::from_millis(600) && verdict != "redirected" {
-                    assert_eq!(verdict, drop);
-                }
-                at = Instant::now();
+            let cases = [
+                ("as a TCP does", times(0, FAR), BURST),
+                ("too soon", times(FAR, FAR), 0),
+                // A SYN that came too soon has another time, other segments may follow each other.
+                (
+                    "hasty",
+                    times(FAR, 0),
+                    if kind == "syn" { BURST } else { 0 },
+                ),
+            ];
+            for (what, times, wanted) in cases {
+                let config = SteeringConfig {
+                    limits: limits(kind),
+                    ..SteeringConfig::UNLIMITED
+                };
+                let mut bench = Bench::timed(Variant::Frags, &config, times);
+                let first = |n| segment(v6, 1000 + n as u16, flags);
+                assert_eq!(taken_before(&mut bench, first, &drop), BURST);
+                // The last of those was dropped. It has a bucket apart from strangers that come for the first time.
+                let dropped = |_| segment(v6, 1000 + BURST as u16, flags);
+                let taken = taken_before(&mut bench, dropped, &drop);
+                assert_eq!(taken, wanted, "{kind}, {what}");
+                let other = |n| segment(v6, 60_000 + n as u16, flags);
+                assert_eq!(taken_before(&mut bench, other, &drop), 0);
             }
-            taken_before(&mut bench, |n| segment(v6, 20_000 + n as u16, flags), &drop);
-            assert_eq!(bench.run(&patient), "redirected", "{kind}");
-            if kind == "syn" {
-                // Such a SYN has to be away for longer than others.
-                std::thread::sleep(Duration::from_millis(1000));
-                // A token has come back.
-                taken_before(&mut bench, |n| segment(v6, 50_000 + n as u16, flags), &drop);
-                if at.elapsed() < Duration::from_millis(2800) {
-                    assert_eq!(bench.run(&segment(v6, dropped, flags)), drop);
-                }
-                std::thread::sleep(Duration::from_millis(2200));
-            }
-            std::thread::sleep(Duration::from_millis(1000));
-            taken_before(&mut bench, |n| segment(v6, 40_000 + n as u16, flags), &drop);
-            assert_eq!(
-                bench.run(&segment(v6, dropped, flags)),
-                "redirected",
-                "{kind}"
-            );
-            // A stranger that comes for the first time is still kept out.
-            let next = |n| segment(v6, 60_000 + n as u16, flags);
-            taken_before(&mut bench, next, &drop);
         }
     }
+}
+
+#[test]
+fn a_syn_that_came_too_soon_once_has_to_be_away_for_longer() {
+    stay_here();
+    let config = SteeringConfig {
+        limits: limits("syn"),
+        ..SteeringConfig::UNLIMITED
+    };
+    // 3.4 s.
+    let times = Times {
+        again_min: 200,
+        hasty_min: FAR,
+        again_max: NEVER,
+    };
+    let mut bench = Bench::timed(Variant::Frags, &config, times);
+    taken_before(
+        &mut bench,
+        |n| segment(false, 1000 + n as u16, SYN),
+        "drop_syn",
+    );
+    let (patient, hasty) = (segment(false, 20_000, SYN), segment(false, 30_000, SYN));
+    for (frame, times) in [(&patient, 1), (&hasty, 2)] {
+        for _ in 0..times {
+            assert_eq!(bench.run(frame), "drop_syn");
+        }
+    }
+    std::thread::sleep(Duration::from_millis(3600));
+    assert_eq!(bench.run(&hasty), "drop_syn");
+    assert_eq!(bench.run(&patient), "redirected");
+}
+
+#[test]
+fn what_comes_again_too_late_comes_for_the_first_time() {
+    stay_here();
+    let config = SteeringConfig {
+        limits: limits("syn"),
+        ..SteeringConfig::UNLIMITED
+    };
+    let times = Times {
+        again_min: 0,
+        hasty_min: 0,
+        again_max: 1,
+    };
+    let mut bench = Bench::timed(Variant::Frags, &config, times);
+    let next = |n| segment(false, 1000 + n as u16, SYN);
+    let dropped = 1000 + taken_before(&mut bench, next, "drop_syn") as u16;
+    // Three ticks at least.
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(bench.run(&segment(false, dropped, SYN)), "drop_syn");
+}
+
+/// Nobody knows how many flows a place is of that has counted its most: they stay known.
+#[test]
+fn a_place_that_has_counted_its_most_stays_and_one_before_that_does_not() {
+    for (state, entered, stays) in [
+        (FlowState::Known, 254, false),
+        (FlowState::Known, 255, true),
+        (FlowState::Known, 300, true),
+        (FlowState::HalfOpen, 254, false),
+        (FlowState::HalfOpen, 300, true),
+    ] {
+        let config = SteeringConfig {
+            limits: limits("stranger"),
+            ..SteeringConfig::UNLIMITED
+        };
+        let times = Times {
+            again_min: FAR,
+            hasty_min: FAR,
+            again_max: NEVER,
+        };
+        let mut bench = Bench::timed(Variant::Frags, &config, times);
+        let mut flows = bench.program.known_flows().unwrap();
+        let (local, remote) = ends(false, PEER_PORT);
+        (0..entered).for_each(|_| flows.enter(local, remote, state));
+        (0..entered).for_each(|_| flows.leave(local, remote, state));
+        stay_here();
+        let strangers = |n| segment(false, 1000 + n as u16, ACK);
+        taken_before(&mut bench, strangers, "drop_stranger");
+        let taken =
+            (0..2 * BURST).filter(|_| bench.run(&segment(false, PEER_PORT, ACK)) == "redirected");
+        let wanted = match (state, stays) {
+            (_, false) => 0,
+            (FlowState::Known, true) => 2 * BURST,
+            // It has a bucket of its own.
+            (FlowState::HalfOpen, true) => BURST,
+        };
+        assert_eq!(taken.count(), wanted as usize, "{state:?}, {entered}");
+    }
+}
+
+/// The calling thread stays on the processor that it is on.
+fn stay_here() {
+    let mut here = rustix::thread::CpuSet::new();
+    here.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &here).unwrap();
 }
 
 #[test]
