@@ -135,7 +135,7 @@ fn tshark_reads_what_was_captured_while_the_daemon_ran() {
     assert_eq!(directions.len() as u64, found.frames);
 }
 
-/// tshark knows iWARP by the MPA start-up, which is not in such a file: docs/operations/capture.md has the way out.
+/// tshark knows iWARP by the MPA start-up, which is not in such a file: docs/operations/capture.md says what to do.
 #[test]
 fn a_capture_begun_in_mid_connection_decodes_as_the_page_says() {
     let pair = pair("mid-capture");
