@@ -7,6 +7,7 @@
 //! - `requests.c`: lists of work requests, those made by calls, fences and memory windows;
 //! - `resize.c`: completion queues that grow;
 //! - `memory.c`: what happens to memory that is registered;
+//! - `signals.c`: a program that takes its signals itself;
 //! - `loaded.cpp`: a C++ program that loads the libraries itself.
 
 use std::io::{Read, Write};
@@ -15,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rnic_tests::lab::Family;
+use rnic_tests::lab::{Family, INTERFACE};
 use rnic_tests::programs::Programs;
+use rnic_tests::wait;
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -101,6 +103,35 @@ fn registered_memory_is_right_for_threads_children_and_when_it_is_mapped_again()
     let memory = memory.spawn().finish(LIMIT);
     assert!(memory.status.success(), "{memory}");
     assert_eq!(programs.pair.daemon_b.counter("memory_faults"), 0);
+}
+
+/// Runs a program that is both ends.
+fn run_alone(lab: &str, source: &str) {
+    let programs = Programs::new(lab);
+    let program = built(&programs, source, C);
+    let line = format!("env {} {}", program.display(), programs.address());
+    drop(programs.on_b(&line).spawn().finish(LIMIT).success());
+}
+
+#[test]
+fn the_librarys_threads_leave_signals_to_the_program() {
+    run_alone("verbs-signals", "signals.c");
+}
+
+#[test]
+fn the_threads_of_an_rnic_in_the_program_leave_signals_to_it() {
+    let mut programs = Programs::new("verbs-signals-in");
+    let program = built(&programs, "signals.c", C);
+    programs.pair.daemon_b.signal(Signal::TERM);
+    let socket = programs.pair.daemon_b.socket().to_owned();
+    wait::until("the daemon is gone", LIMIT, || {
+        (!socket.exists()).then_some(())
+    });
+    let host = programs.pair.b.namespace.clone();
+    let variable = format!("RNIC_EMBEDDED={INTERFACE}");
+    let line = format!("env {} {}", program.display(), programs.address());
+    let embedded = programs.with(&host, &variable, &line).spawn();
+    drop(embedded.finish(LIMIT).success());
 }
 
 /// A peer of the kernel's TCP that sends a whole Request.

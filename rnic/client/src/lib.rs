@@ -200,6 +200,8 @@ pub use rnic_ipc::control::{
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 pub use rnic_ipc::shm::ShmError;
+#[doc(hidden)]
+pub use rnic_ipc::threads::spawn as spawn_thread;
 pub use rnic_ipc::transport::TransportError;
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 

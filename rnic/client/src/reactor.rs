@@ -10,8 +10,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
+use std::thread::Builder;
 
 use rnic_ipc::kick::Kick;
+use rnic_ipc::threads;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -49,13 +51,11 @@ impl Reactor {
             errno,
         })?);
         let running = made.clone();
-        std::thread::Builder::new()
-            .name("rnic-reactor".into())
-            .spawn(move || running.run())
-            .map_err(|error| Error::Io {
-                call: "pthread_create",
-                errno: Errno::from_io_error(&error).unwrap_or(Errno::AGAIN),
-            })?;
+        let thread = Builder::new().name("rnic-reactor".into());
+        threads::spawn(thread, move || running.run()).map_err(|error| Error::Io {
+            call: "pthread_create",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::AGAIN),
+        })?;
         *reactor = Some(made.clone());
         Ok(made)
     }

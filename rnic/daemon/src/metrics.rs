@@ -14,9 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rnic_ipc::threads;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 pub(crate) use address::MetricsAddress;
@@ -108,9 +109,8 @@ impl MetricsListener {
             scrapers: VecDeque::new(),
             text: None,
         };
-        let thread = std::thread::Builder::new()
-            .name("rnicd-metrics".to_owned())
-            .spawn(move || server.run())
+        let thread = Builder::new().name("rnicd-metrics".to_owned());
+        let thread = threads::spawn(thread, move || server.run())
             .map_err(failed("there is no thread for it"))?;
         log::info!("metrics at {address}");
         let file = match address {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rnic_device::host::{Signal, Signals, privileges};
 use rnic_device::{DeviceError, Devices};
 use rnic_ipc::find::DEFAULT_SOCKET;
-use rnic_ipc::heap;
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;
+use rnic_ipc::{heap, threads};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -190,7 +190,7 @@ impl Alive<'_> {
 fn start_reloads(service: Arc<Service>, reload: Arc<Reload>) -> std::io::Result<SyncSender<()>> {
     let (reloads, told) = sync_channel(1);
     let thread = Builder::new().name("rnicd-reload".to_owned());
-    thread.spawn(move || {
+    threads::spawn(thread, move || {
         for () in told {
             service.reloading(|| reload.signalled());
         }

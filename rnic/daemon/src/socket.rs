@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 use rnic_device::host::{files, privileges};
 use rnic_ipc::find::DEFAULT_SOCKET;
+use rnic_ipc::threads;
 use rnic_ipc::transport::{Channel, ChannelListener, TransportError};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -167,7 +169,7 @@ impl SocketFile {
     /// clients in its queue may have sent descriptors that are slow to close.
     pub(crate) fn retire(self) {
         self.remove();
-        let closing = std::thread::Builder::new().spawn(move || drop(self));
+        let closing = threads::spawn(Builder::new(), move || drop(self));
         if let Err(error) = closing {
             log::warn!("no thread to close the socket: {error}");
         }

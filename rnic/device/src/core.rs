@@ -9,8 +9,8 @@ use std::thread::{Builder, JoinHandle};
 use crossbeam::channel::{RecvTimeoutError, Sender};
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
-use rnic_ipc::heap;
 use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::{heap, threads};
 use rnic_net::{IcmpReport, Vlans};
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
@@ -432,7 +432,7 @@ impl Core {
         let (sender, condemned) = crossbeam::channel::unbounded();
         let core = self.clone();
         let thread = Builder::new().name("rnic-reaper".to_owned());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn(thread, move || {
             loop {
                 match condemned.recv_timeout(shards::LOOK) {
                     Ok(client) => core.reap(client),

@@ -1,12 +1,13 @@
 //! An interface that is open as an RNIC.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 use rnic_engine::command::Command;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal};
+use rnic_ipc::threads;
 use rnic_prm::Credentials;
 
 use crate::client::Client;
@@ -60,13 +61,13 @@ impl Device {
                 tell(&core);
                 drop(bug);
             };
-            let thread = std::thread::Builder::new()
-                .name("rnic-events".to_owned())
-                .spawn(tell);
-            Some(thread.map_err(|cause| DeviceError::Host {
-                what: "a thread for events",
-                cause,
-            })?)
+            let thread = Builder::new().name("rnic-events".to_owned());
+            Some(
+                threads::spawn(thread, tell).map_err(|cause| DeviceError::Host {
+                    what: "a thread for events",
+                    cause,
+                })?,
+            )
         } else {
             None
         };

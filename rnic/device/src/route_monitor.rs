@@ -11,10 +11,11 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rnic_engine::command::{Answer, Command, PathInUse};
+use rnic_ipc::threads;
 use rnic_net::Path;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
@@ -111,9 +112,8 @@ impl RouteMonitor {
     pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
         let changes = Changes::open()?;
         let stale_neighbors = core.stale_neighbors.clone();
-        let thread = std::thread::Builder::new()
-            .name("rnic-host".to_owned())
-            .spawn(move || follow(&core, &changes))?;
+        let thread = Builder::new().name("rnic-host".to_owned());
+        let thread = threads::spawn(thread, move || follow(&core, &changes))?;
         Ok(Self {
             stale_neighbors,
             thread,

@@ -26,6 +26,8 @@ use std::thread::{Builder, JoinHandle};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::threads;
+
 /// Bytes of the reserve for what is allocated. Beyond what is refused, the request that is under way
 /// takes some MiB at most (the tables of one queue pair).
 pub const HEAP_RESERVE: usize = 16 << 20;
@@ -154,7 +156,7 @@ pub fn has(bytes: usize) -> bool {
     true
 }
 
-/// Starts a thread with so many bytes of stack, or refuses with ENOMEM.
+/// Starts a thread with so many bytes of stack, as [`threads::spawn`] does, or refuses with ENOMEM.
 ///
 /// std ends the process when a new thread finds no room for what it needs first. So in a process with
 /// reserves there has to be room for all of it, and nobody maps shared memory or takes a reserve until
@@ -170,7 +172,7 @@ pub fn start_thread<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     let thread = Builder::new().name(name.to_owned()).stack_size(stack);
     if !is_kept() {
-        return thread.spawn(work);
+        return threads::spawn(thread, work);
     }
     let (begins, has_begun) = std::sync::mpsc::sync_channel(1);
     let work = move || {
@@ -184,7 +186,7 @@ pub fn start_thread<T: Send + 'static>(
     if !(is_free(room) || THREADS.give_back() && is_free(room)) {
         return Err(Errno::NOMEM.into());
     }
-    let thread = thread.spawn(work)?;
+    let thread = threads::spawn(thread, work)?;
     let _ = has_begun.recv();
     Ok(thread)
 }

@@ -31,6 +31,7 @@ pub mod ring;
 #[cfg_attr(loom, path = "shm/modelled.rs")]
 pub mod shm;
 mod sync;
+pub mod threads;
 pub mod transport;
 pub mod wake;
 pub mod work;

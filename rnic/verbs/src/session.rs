@@ -65,7 +65,7 @@ impl Session {
         });
         let served = session.clone();
         let thread = std::thread::Builder::new().name("rnic-verbs".to_owned());
-        let thread = thread.spawn(move || served.serve(&sources));
+        let thread = rnic::spawn_thread(thread, move || served.serve(&sources));
         thread.map_err(|error| Fail::of(Errno::AGAIN, format!("no thread for events: {error}")))?;
         Ok(session)
     }

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
+
+use rnic_ipc::threads;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::DeviceError;
@@ -46,18 +48,17 @@ impl CaptureFile {
         let (tap, queue) = tap::queue(BUFFERS, frame_size);
         let counts = queue.counts().clone();
         let log_path = path.to_owned();
-        let writer = std::thread::Builder::new()
-            .name("rnic-capture".to_owned())
-            .spawn(move || {
-                privileges::renounce("rnic-capture");
-                if let Err(error) = queue.write_to(&mut pcapng) {
-                    log::error!("the capture to {} ends: {error}", log_path.display());
-                }
-            })
-            .map_err(|cause| DeviceError::Host {
-                what: "a thread for the capture",
-                cause,
-            })?;
+        let thread = Builder::new().name("rnic-capture".to_owned());
+        let writer = threads::spawn(thread, move || {
+            privileges::renounce("rnic-capture");
+            if let Err(error) = queue.write_to(&mut pcapng) {
+                log::error!("the capture to {} ends: {error}", log_path.display());
+            }
+        })
+        .map_err(|cause| DeviceError::Host {
+            what: "a thread for the capture",
+            cause,
+        })?;
         let path = path.to_owned();
         Ok((
             Self {

@@ -1,3 +1,7 @@
+use std::thread::Builder;
+
+use rnic_ipc::threads;
+
 use super::program;
 
 /// A program gives itself any name (prctl(2), PR_SET_NAME); an operator's terminal sees only letters.
@@ -11,11 +15,10 @@ fn a_program_s_name_is_printable_and_short() {
 
 #[test]
 fn a_program_that_names_itself_to_harm_a_terminal_does_not() {
-    let named = std::thread::Builder::new()
-        .name("\u{1b}]0;\"x\\".to_owned())
-        .spawn(|| {
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            program(u32::try_from(thread).unwrap())
-        });
+    let named = Builder::new().name("\u{1b}]0;\"x\\".to_owned());
+    let named = threads::spawn(named, || {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        program(u32::try_from(thread).unwrap())
+    });
     assert_eq!(named.unwrap().join().unwrap(), "?]0;?x?");
 }

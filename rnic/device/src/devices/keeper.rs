@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rnic_ipc::threads;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use super::opening::{self, AGAIN};
@@ -57,7 +58,7 @@ impl Keeper {
         let (inbox, messages) = crossbeam::channel::bounded(WORK_MAX);
         let its = waker.clone();
         let thread = Builder::new().name("rnic-open".to_owned());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn(thread, move || {
             if let Err(errno) = privileges::keep(privileges::TO_OPEN) {
                 log::warn!("the thread rnic-open keeps its capabilities: {errno}");
             }

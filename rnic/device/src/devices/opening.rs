@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use rnic_ipc::threads;
+
 use super::slots::{Slot, Slots};
 use crate::core::Core;
 use crate::device::drain;
@@ -152,7 +154,7 @@ fn start(
     // Its threads get what a device needs that is open, and no more.
     let started = std::thread::scope(|scope| {
         let thread = Builder::new().name("rnic-start".to_owned());
-        let thread = thread.spawn_scoped(scope, || {
+        let thread = threads::spawn_scoped(thread, scope, || {
             privileges::keep(privileges::NEEDED).map_err(|errno| failed(errno.into()))?;
             Device::start(core.clone())
         });

@@ -7,11 +7,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rnic_engine::command::Command;
+use rnic_ipc::threads;
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
@@ -75,7 +76,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         polling,
     };
     let name = thread_name(worker.engine.number().into());
-    let thread = std::thread::Builder::new().name(name).spawn(move || {
+    let thread = threads::spawn(Builder::new().name(name), move || {
         let bug = EndProcess("shard");
         let confined = runs_on(core).and_then(|()| confine(seccomp));
         let may_run = confined.is_ok();

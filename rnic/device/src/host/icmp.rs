@@ -8,9 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use rnic_ipc::threads;
 use rnic_net::{IcmpReport, parse_icmp, parse_icmpv6};
 use rnic_steering::{IpVersion, Steering, SteeringError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
@@ -117,9 +118,8 @@ impl IcmpReader {
             counts,
             deliver,
         };
-        let thread = std::thread::Builder::new()
-            .name("rnic-icmp".to_owned())
-            .spawn(move || worker.run())?;
+        let thread = Builder::new().name("rnic-icmp".to_owned());
+        let thread = threads::spawn(thread, move || worker.run())?;
         Ok(Self { stop, thread })
     }
 

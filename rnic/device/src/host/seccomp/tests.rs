@@ -3,6 +3,9 @@
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::thread::Builder;
+
+use rnic_ipc::threads;
 
 use super::*;
 
@@ -33,7 +36,7 @@ fn filtered() {
         match what.as_str() {
             "socket" => drop(TcpListener::bind("127.0.0.1:0")),
             "program" => drop(Command::new("/bin/true").status()),
-            "thread" => drop(std::thread::Builder::new().spawn(|| ()).is_ok()),
+            "thread" => drop(threads::spawn(Builder::new(), || ()).is_ok()),
             "file" => {
                 let error = std::fs::File::create("/tmp/rnic-never").unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
@@ -46,7 +49,7 @@ fn filtered() {
             other => unreachable!("{other}"),
         }
     };
-    let thread = std::thread::Builder::new().spawn(worker).unwrap();
+    let thread = threads::spawn(Builder::new(), worker).unwrap();
     let ended = thread.join();
     // The filter was that thread's alone.
     assert!(TcpListener::bind("127.0.0.1:0").is_ok());
