@@ -51,7 +51,8 @@ enum Takes {
 }
 
 impl Takes {
-    fn of(request: &Request) -> Self {
+    /// Of one that is above the limit of a queue's depth nothing: it is refused for that.
+    fn of(request: &Request, queue_depth: u32) -> Self {
         match request {
             Request::AllocPd
             | Request::RegisterMemory { .. }
@@ -64,7 +65,7 @@ impl Takes {
             | Request::CreateCq { .. }
             | Request::ResizeCq { .. }
             | Request::CreateSrq { .. } => Self::Much { heap: 0 },
-            Request::CreateQp(QpAttributes { sq_depth, .. }) => {
+            Request::CreateQp(QpAttributes { sq_depth, .. }) if *sq_depth <= queue_depth => {
                 let depth = sq_depth.checked_next_power_of_two().unwrap_or(u32::MAX);
                 Self::Much {
                     heap: (depth as usize).saturating_mul(PENDING_BYTES),
@@ -88,9 +89,10 @@ impl Room {
     pub(crate) fn check(
         &self,
         request: &Request,
+        queue_depth: u32,
         prm: impl FnOnce() -> u64,
     ) -> Result<Alone, Refusal> {
-        let takes = Takes::of(request);
+        let takes = Takes::of(request, queue_depth);
         // An embedded program's memory is its own.
         if takes == Takes::Nothing || !heap::is_kept() {
             return Ok(None);

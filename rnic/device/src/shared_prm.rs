@@ -42,7 +42,9 @@ impl SharedPrm {
 
     /// That there is memory for what is asked. What is returned is to be held until it is done.
     pub(crate) fn room_for(&self, request: &Request) -> Result<Alone, Refusal> {
-        self.room.check(request, || to_come(&self.prm()))
+        let queue_depth = self.prm().limits().queue_depth;
+        self.room
+            .check(request, queue_depth, || to_come(&self.prm()))
     }
 
     /// Requests that were refused because there was no memory.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::device::COMPLETION_VECTORS;
+use crate::device::{COMPLETION_VECTORS, refused_size};
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::{Use, Users};
@@ -65,8 +65,11 @@ impl Cq {
                 Some((channel, usage))
             }
         };
-        let cq = CompletionQueue::create(context.rnic(), init.cqe)
-            .map_err(|error| depth_failure(context, init.cqe, error))?;
+        let cq = CompletionQueue::create(context.rnic(), init.cqe).map_err(|error| {
+            refused_size(context.session(), error, |info| {
+                init.cqe > info.limits.cq_depth
+            })
+        })?;
         let abi = Shared::zeroed(|abi: &mut ibv_cq_ex| {
             abi.base.context = context.abi_ptr();
             abi.base.channel = init.channel;
@@ -101,7 +104,7 @@ impl Cq {
         if let Some((channel, _)) = &shared.channel {
             channel.remove(&shared);
         }
-        shared.unacknowledged.wait_for_none();
+        shared.unacknowledged.wait_for_all();
         shared
             .context
             .forget(cq.addr(), &shared.async_unacknowledged);
@@ -115,9 +118,11 @@ impl Cq {
         if cqe == 0 {
             return Err(Fail::of(Errno::INVAL, "a completion queue without entries"));
         }
-        self.cq
-            .resize(cqe)
-            .map_err(|error| depth_failure(&self.context, cqe, error))?;
+        self.cq.resize(cqe).map_err(|error| {
+            refused_size(self.context.session(), error, |info| {
+                cqe > info.limits.cq_depth
+            })
+        })?;
         let depth = c_int::try_from(self.cq.depth()).unwrap_or(c_int::MAX);
         field!(self.abi, base.cqe).store(depth);
         Ok(())
@@ -161,14 +166,5 @@ impl Cq {
     /// The program's own word for it.
     pub(crate) fn cq_context(&self) -> Ptr<c_void> {
         field!(self.abi, base.cq_context).get()
-    }
-}
-
-/// Why there is no queue so deep. More than `max_cqe` is no shortage of memory.
-fn depth_failure(context: &Context, cqe: u32, error: rnic::Error) -> Fail {
-    let info = context.session().info();
-    match info.is_ok_and(|info| cqe > info.limits.cq_depth) {
-        true => Fail::of(Errno::INVAL, error.to_string()),
-        false => Fail::from(error),
     }
 }

@@ -16,6 +16,7 @@ use crate::abi::{
     PHYS_STATE_LINK_UP, ibv_device, ibv_device_attr, ibv_gid, ibv_port_attr,
 };
 use crate::ffi::{Fail, Outcome, Ptr, Shared, field, object, zeroable};
+use crate::session::Session;
 
 zeroable!(ibv_device, ibv_device_attr, ibv_port_attr);
 
@@ -82,6 +83,18 @@ fn put_text(place: &mut [c_char], text: &str) {
     let room = place.len() - 1;
     for (to, from) in place.iter_mut().zip(text.bytes().take(room)) {
         *to = from as c_char;
+    }
+}
+
+/// Why a queue was not made. What the device never has is not a shortage of memory.
+pub(crate) fn refused_size(
+    session: &Session,
+    error: rnic::Error,
+    is_above: impl FnOnce(&DeviceInfo) -> bool,
+) -> Fail {
+    match session.info().is_ok_and(|info| is_above(&info)) {
+        true => Fail::of(Errno::INVAL, error.to_string()),
+        false => Fail::from(error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic::{QpConfig, QpState, QueuePair};
+use rnic::{DeviceInfo, QpConfig, QpState, QueuePair};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -75,10 +75,16 @@ impl Qp {
             // As on adapters that look at the state only when they take the work.
             .early_sends(true);
         let (send, recv) = (send_cq.rnic(), recv_cq.rnic());
+        let (depth, inline) = (cap.max_send_wr.max(cap.max_recv_wr), cap.max_inline_data);
         let qp = match &srq {
-            Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config)?,
-            None => QueuePair::create(pd.rnic(), send, recv, config)?,
+            Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config),
+            None => QueuePair::create(pd.rnic(), send, recv, config),
         };
+        let session = pd.context().session();
+        let is_above = |info: &DeviceInfo| {
+            depth > info.max_queue_depth || max_sge > info.max_sge || inline > info.max_inline
+        };
+        let qp = qp.map_err(|error| device::refused_size(session, error, is_above))?;
         let abi = Shared::zeroed(|ex: &mut ibv_qp_ex| {
             let abi = &mut ex.base;
             abi.context = pd.context().abi_ptr();

@@ -8,6 +8,7 @@ use rnic::{SharedReceiveQueue, SrqConfig};
 
 use crate::abi::{IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 use crate::context::Context;
+use crate::device::refused_size;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::{Pd, Use, Users};
@@ -38,7 +39,13 @@ impl Srq {
             SrqConfig::default()
                 .depth(init.attr.max_wr)
                 .max_sge(init.attr.max_sge),
-        )?;
+        )
+        .map_err(|error| {
+            let (depth, sges) = (init.attr.max_wr, init.attr.max_sge);
+            refused_size(pd.context().session(), error, |info| {
+                depth > info.max_queue_depth || sges > info.max_sge
+            })
+        })?;
         let abi = Shared::zeroed(|abi: &mut ibv_srq| {
             abi.context = pd.context().abi_ptr();
             abi.srq_context = init.srq_context;

@@ -2,6 +2,9 @@ use rnic_ipc::id::{CqId, PdId};
 
 use super::*;
 
+/// The limit of a queue's depth.
+const DEPTH: u32 = 16;
+
 fn room(limit: u64) -> (Room, tempfile::TempDir) {
     let top = tempfile::tempdir().unwrap();
     let group = top.path();
@@ -34,7 +37,7 @@ fn queue_pair(sq_depth: u32) -> Request {
 fn what_takes_memory_is_refused_while_a_group_has_none_and_nothing_else() {
     let (room, group) = room(MARGIN);
     assert!(heap::keep_reserves());
-    let check = |request: &Request, to_come| room.check(request, || to_come).map(drop);
+    let check = |request: &Request, to_come| room.check(request, DEPTH, || to_come).map(drop);
     assert_eq!(check(&Request::AllocPd, 0), Ok(()));
     for request in [Request::AllocPd, queue_pair(16)] {
         let refusal = check(&request, 1).unwrap_err();
@@ -43,6 +46,7 @@ fn what_takes_memory_is_refused_while_a_group_has_none_and_nothing_else() {
     }
     assert_eq!(check(&Request::DeallocPd { pd: PdId(1) }, 1), Ok(()));
     assert_eq!(check(&Request::QueryDevice, 1), Ok(()));
+    assert_eq!(check(&queue_pair(DEPTH + 1), 1), Ok(()));
     assert_eq!(room.refused(), 2);
     std::fs::write(group.path().join("memory.max"), "max").unwrap();
     assert_eq!(check(&queue_pair(16), 1), Ok(()));
@@ -52,12 +56,16 @@ fn what_takes_memory_is_refused_while_a_group_has_none_and_nothing_else() {
 fn only_who_takes_much_waits_for_others() {
     let (room, _group) = room(u64::MAX);
     assert!(heap::keep_reserves());
-    assert!(room.check(&queue_pair(16), || 0).unwrap().is_some());
-    assert!(room.check(&Request::AllocPd, || 0).unwrap().is_none());
+    assert!(room.check(&queue_pair(16), DEPTH, || 0).unwrap().is_some());
+    assert!(
+        room.check(&Request::AllocPd, DEPTH, || 0)
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
 fn an_embedded_program_is_never_refused() {
     let (room, _group) = room(0);
-    assert!(room.check(&queue_pair(16), || 0).unwrap().is_none());
+    assert!(room.check(&queue_pair(16), DEPTH, || 0).unwrap().is_none());
 }
