@@ -66,6 +66,7 @@ static struct rdma_cm_id *bound(struct rdma_event_channel *channel, struct socka
 {
 	struct rdma_cm_id *id = resolved(channel, address);
 	struct sockaddr_in local = *(struct sockaddr_in *)rdma_get_local_addr(id);
+	int yes = 1;
 
 	if (to == ANY) {
 		queue_pair(id);
@@ -73,6 +74,7 @@ static struct rdma_cm_id *bound(struct rdma_event_channel *channel, struct socka
 	}
 	CHECK(!rdma_destroy_id(id));
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes)));
 	local.sin_port = to == NAMED ? htons(NAME) : 0;
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&local));
 	resolve(channel, id, address);
@@ -100,6 +102,10 @@ static void ask(struct rdma_event_channel *channel, struct sockaddr *address)
 		CHECK(!rdma_ack_cm_event(event));
 		CHECK(seen == own_port(id));
 	}
+	/* With leave of both there may be two of a port, but one connection. */
+	CHECK(!rdma_create_id(channel, &late, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(late, rdma_get_local_addr(ids[NAMED])) == -1 && errno == EADDRINUSE);
+	CHECK(!rdma_destroy_id(late));
 	late = bound(channel, address, NAMED);
 	CHECK(rdma_connect(late, NULL) == -1 && errno == EADDRINUSE);
 	rdma_destroy_qp(late);

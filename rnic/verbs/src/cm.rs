@@ -9,6 +9,7 @@ mod event;
 mod id;
 mod listen;
 mod options;
+mod ports;
 mod resolve;
 
 pub(crate) use addr::{read_sockaddr, to_storage, unmapped};
@@ -18,4 +19,5 @@ pub(crate) use connect::errno_of;
 pub(crate) use event::Event;
 pub(crate) use id::CmId;
 pub(crate) use listen::{backlog_within, listen_everywhere};
+pub(crate) use ports::Ports;
 pub(crate) use resolve::way_toward;

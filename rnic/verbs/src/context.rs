@@ -120,6 +120,6 @@ impl Context {
     pub(crate) fn forget(&self, element: usize, unacknowledged: &Unacknowledged) {
         self.asynchronous
             .take_back(|event| event.abi.element == element);
-        unacknowledged.wait_for_none();
+        unacknowledged.wait_for_all();
     }
 }

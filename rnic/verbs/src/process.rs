@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use rnic::{Context, Daemon, DeviceName, Transport};
 use rustix::io::Errno;
 
+use crate::cm::Ports;
 use crate::device::Device;
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
@@ -22,6 +23,7 @@ pub(crate) struct Process {
     /// By interface. They stay: programs keep pointers to them.
     devices: Mutex<HashMap<String, Arc<Device>>>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    pub(crate) ports: Ports,
     pub(crate) rsockets: rsocket::Table,
 }
 
@@ -74,6 +76,7 @@ impl Process {
             way,
             devices: Mutex::default(),
             sessions: Mutex::default(),
+            ports: Ports::default(),
             rsockets: rsocket::Table::default(),
         }));
         let put = CURRENT.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire);

@@ -127,26 +127,44 @@ impl<T> EventQueue<T> {
 /// Events that a program has been told of and has not acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
-    count: Mutex<u32>,
+    counts: Mutex<Counts>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    told: u64,
+    acknowledged: u64,
 }
 
 impl Unacknowledged {
     pub(crate) fn add_one(&self) {
-        *lock(&self.count) += 1;
+        lock(&self.counts).told += 1;
     }
 
     pub(crate) fn acknowledge(&self, events: u32) {
-        let mut count = lock(&self.count);
-        *count = count.saturating_sub(events);
+        let mut counts = lock(&self.counts);
+        counts.acknowledged = counts.told.min(counts.acknowledged + u64::from(events));
         self.changed.notify_all();
     }
 
-    /// Waits until all are acknowledged, as the destruction of what they are about does.
-    pub(crate) fn wait_for_none(&self) {
-        let count = lock(&self.count);
-        let waited = self.changed.wait_while(count, |count| *count > 0);
+    /// Of how many the program has been told so far.
+    pub(crate) fn told(&self) -> u64 {
+        lock(&self.counts).told
+    }
+
+    /// Waits until so many are acknowledged.
+    pub(crate) fn wait_for(&self, events: u64) {
+        let counts = lock(&self.counts);
+        let waited = self
+            .changed
+            .wait_while(counts, |counts| counts.acknowledged < events);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits until all of now are acknowledged, as the destruction of what they are about does.
+    pub(crate) fn wait_for_all(&self) {
+        self.wait_for(self.told());
     }
 }
 
@@ -181,12 +199,12 @@ mod tests {
     #[test]
     fn destruction_waits_until_events_are_acknowledged() {
         let unacknowledged = Unacknowledged::default();
-        unacknowledged.wait_for_none();
+        unacknowledged.wait_for_all();
         unacknowledged.add_one();
         unacknowledged.add_one();
         unacknowledged.acknowledge(1);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| unacknowledged.wait_for_none());
+            let waiter = scope.spawn(|| unacknowledged.wait_for_all());
             std::thread::sleep(std::time::Duration::from_millis(50));
             assert!(!waiter.is_finished());
             unacknowledged.acknowledge(1);

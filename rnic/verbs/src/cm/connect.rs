@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use rnic::{
     AcceptOptions, ConnectOptions, ConnectionEvent, ConnectionRequest, DisconnectReason,
-    MpaOptions, QpNum,
+    MpaOptions, QpNum, RefusalCode,
 };
 use rustix::io::Errno;
 
@@ -103,7 +103,14 @@ impl CmId {
             .local_port(local.map_or(0, |local| local.port()));
         self.in_table(&session, &qp, || {
             qp.rnic().start_connect(remote, options)?;
-            self.show_local_of(&self.state(), &qp);
+            let mut state = self.state();
+            self.show_local_of(&state, &qp);
+            if let Some(chosen) = qp.rnic().local_addr()
+                && local.is_none_or(|local| local.port() == 0)
+            {
+                let ports = &Process::current().ports;
+                state.held = ports.hold(chosen, state.reuse).ok();
+            }
             Ok(())
         })
     }
@@ -123,14 +130,18 @@ impl CmId {
         self.in_table(&session, &qp, || {
             let request = self.state().request.take();
             let request = request.ok_or_else(|| Fail::of(Errno::INVAL, "another call answers"))?;
-            Ok(request.start_accept(qp.rnic(), options)?)
+            request
+                .start_accept(qp.rnic(), options)
+                .map_err(peer_may_be_gone)
         })
     }
 
     pub(crate) fn reject(&self, private_data: Ptr<u8>, length: u8) -> Outcome<()> {
         let request = self.state().request.take();
         match request {
-            Some(request) => Ok(request.reject(private_data.slice(length.into()))?),
+            Some(request) => request
+                .reject(private_data.slice(length.into()))
+                .map_err(peer_may_be_gone),
             None => Err(Fail::of(Errno::INVAL, "rejecting where no peer waits")),
         }
     }
@@ -179,7 +190,7 @@ impl CmId {
                 .get(&QpNum(qp_num))
                 .and_then(Weak::upgrade)
         };
-        match state.qp.upgrade().or_else(named) {
+        match self.shown_qp(&state, session).or_else(named) {
             Some(qp) => Ok((session.clone(), qp)),
             None => Err(Fail::of(
                 Errno::INVAL,
@@ -273,6 +284,17 @@ impl CmId {
         if was_connected {
             self.tell(RDMA_CM_EVENT_DISCONNECTED, Details::default());
         }
+    }
+}
+
+/// Of the objects that an answer names, the request alone goes by itself: with the peer, which is nothing for
+/// the log.
+fn peer_may_be_gone(error: rnic::Error) -> Fail {
+    match error {
+        rnic::Error::Refused(refusal) if refusal.code == RefusalCode::UnknownObject => {
+            Errno::CONNRESET.into()
+        }
+        error => error.into(),
     }
 }
 

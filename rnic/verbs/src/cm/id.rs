@@ -19,6 +19,7 @@ use crate::abi::{
 use crate::cm::addr::to_storage;
 use crate::cm::channel::EventChannel;
 use crate::cm::event::{Details, Event};
+use crate::cm::ports::Held;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
@@ -51,8 +52,15 @@ pub(crate) struct State {
     pub(crate) local: Option<SocketAddr>,
     /// Keeps the port of `local`, if the host chose it, until somebody listens or connects there.
     pub(crate) reserved: Option<OwnedFd>,
+    /// Keeps the port of `local` from other identifiers.
+    pub(crate) held: Option<Held>,
+    /// Others that say the same may be bound to its port.
+    pub(crate) reuse: bool,
     pub(crate) remote: Option<SocketAddr>,
-    pub(crate) qp: Weak<Qp>,
+    /// Its route is known.
+    pub(crate) routed: bool,
+    /// That of `rdma_create_qp`. The program may have put another into `id->qp` since.
+    made_qp: Weak<Qp>,
     /// The program was told of a connection, and not of its end.
     pub(crate) connected: bool,
     /// The last one that it began.
@@ -111,8 +119,11 @@ impl CmId {
             session: None,
             local: None,
             reserved: None,
+            held: None,
+            reuse: false,
             remote: None,
-            qp: Weak::new(),
+            routed: false,
+            made_qp: Weak::new(),
             connection: None,
             connected: false,
             request: None,
@@ -256,13 +267,15 @@ impl CmId {
         Event::acknowledge(event)
     }
 
-    /// Moves it to another channel, with the events that wait.
+    /// Moves it to another channel, with the events that wait. Those that the program took from the channel
+    /// before are waited for: the channel may be destroyed then.
     pub(crate) fn migrate(&self, channel: Ptr<rdma_event_channel>) -> Outcome<()> {
         let waits = channel.is_null();
         let to = match waits {
             true => EventChannel::create()?,
             false => channel.share::<EventChannel>()?,
         };
+        self.release_event()?;
         let mut state = self.state();
         let events = state.channel.events.take_back(|event| event.is_about(self));
         for event in events {
@@ -271,6 +284,9 @@ impl CmId {
         self.waits.store(waits, Ordering::Relaxed);
         field!(self.abi, channel).set(to.abi_ptr());
         state.channel = to;
+        let told = self.unacknowledged.told();
+        drop(state);
+        self.unacknowledged.wait_for(told);
         Ok(())
     }
 
@@ -281,6 +297,7 @@ impl CmId {
         let (events, listeners, request) = {
             let mut state = shared.state();
             state.destroyed = true;
+            state.held = None;
             let events = state
                 .channel
                 .events
@@ -293,7 +310,7 @@ impl CmId {
         };
         // Requests that nobody answered are rejected, and peers that still come are not heard.
         drop((events, listeners, request));
-        shared.unacknowledged.wait_for_none();
+        shared.unacknowledged.wait_for_all();
         drop(id.take_back::<Self>()?);
         Ok(())
     }
@@ -324,10 +341,25 @@ impl CmId {
         }
     }
 
+    /// The queue pair of `id->qp`, which the program may have put there itself: one of the identifier's device,
+    /// looked for by its place, since it may have been destroyed meanwhile.
+    pub(crate) fn shown_qp(&self, state: &State, session: &Session) -> Option<Arc<Qp>> {
+        let shown = field!(self.abi, qp).get();
+        if shown.is_null() {
+            return None;
+        }
+        let is_shown = |qp: &Arc<Qp>| qp.abi_ptr() == shown;
+        let made = state.made_qp.upgrade().filter(is_shown);
+        made.or_else(|| {
+            let all = lock(&session.qps);
+            all.values().filter_map(Weak::upgrade).find(is_shown)
+        })
+    }
+
     /// Takes up a queue pair that was made for it.
     pub(crate) fn set_qp(&self, qp: &Arc<Qp>) {
         qp.note_state(IBV_QPS_INIT);
-        self.state().qp = Arc::downgrade(qp);
+        self.state().made_qp = Arc::downgrade(qp);
         field!(self.abi, qp).set(qp.abi_ptr());
         field!(self.abi, pd).set(field!(qp.abi, base.pd).get());
     }

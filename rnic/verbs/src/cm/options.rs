@@ -21,8 +21,10 @@ impl CmId {
         length: usize,
     ) -> Outcome<()> {
         match (level, name, length) {
-            // A port of the RNIC's is free as soon as nobody listens there.
-            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, INT) => Ok(()),
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, INT) => {
+                self.state().reuse = value.cast::<c_int>().read()? != 0;
+                Ok(())
+            }
             // As IBV_QP_TIMEOUT of a queue pair: TCP has timers of its own.
             (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, 1) => Ok(()),
             (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, INT) => {

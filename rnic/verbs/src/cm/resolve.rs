@@ -9,6 +9,7 @@ use crate::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED};
 use crate::cm::CmId;
 use crate::cm::addr::{reserve_port, source_toward, unmapped};
 use crate::cm::event::Details;
+use crate::cm::id::State;
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
 use crate::session::Session;
@@ -25,6 +26,12 @@ impl CmId {
         if state.local.is_some() {
             return Err(Fail::of(Errno::INVAL, "the identifier is bound already"));
         }
+        let (port, reserved) = match local.port() {
+            0 => reserve_port(local).map(|(port, reserved)| (port, Some(reserved)))?,
+            port => (port, None),
+        };
+        let local = SocketAddr::new(local.ip(), port);
+        let held = Process::current().ports.hold(local, state.reuse)?;
         if is_of_no_device(local.ip()) {
             // What listening needs: some programs tell their peers the port before they listen.
             for session in Process::current().sessions()? {
@@ -34,26 +41,23 @@ impl CmId {
             let session = Process::current().session_at(local.ip())?;
             self.bind_to(&mut state, &session)?;
         }
-        let port = match local.port() {
-            0 => {
-                let (port, reserved) = reserve_port(local)?;
-                state.reserved = Some(reserved);
-                port
-            }
-            port => port,
-        };
-        self.set_local(&mut state, SocketAddr::new(local.ip(), port));
+        (state.reserved, state.held) = (reserved, Some(held));
+        self.set_local(&mut state, local);
         Ok(())
     }
 
-    /// Finds the device that leads to `remote`, and the address that it has there.
+    /// Finds the device that leads to `remote`, and the address that it has there. Once, as with the kernel's
+    /// connection manager.
     pub(crate) fn resolve_addr(
         self: &Arc<Self>,
         source: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Outcome<()> {
         let remote = unmapped(remote);
-        if let Some(source) = source.filter(|source| !source.ip().is_unspecified())
+        self.state().check_unresolved()?;
+        let says_something =
+            |source: &SocketAddr| !source.ip().is_unspecified() || source.port() != 0;
+        if let Some(source) = source.filter(says_something)
             && self.state().local.is_none()
         {
             self.bind(source)?;
@@ -74,21 +78,38 @@ impl CmId {
             self.bind_to(&mut state, &session)?;
             self.set_local(&mut state, SocketAddr::new(address, port));
         }
-        self.set_remote(&mut self.state(), remote);
+        let mut state = self.state();
+        state.check_unresolved()?;
+        self.set_remote(&mut state, remote);
+        drop(state);
         self.tell(RDMA_CM_EVENT_ADDR_RESOLVED, Details::default());
         Ok(())
     }
 
     /// There is nothing to do: the daemon asks the host for the way when it connects.
     pub(crate) fn resolve_route(self: &Arc<Self>) -> Outcome<()> {
-        if self.state().remote.is_none() {
-            return Err(Fail::of(
-                Errno::INVAL,
-                "a route without an address: rdma_resolve_addr first",
-            ));
+        let mut state = self.state();
+        if state.remote.is_none() || state.routed {
+            let why = "a route without an address (rdma_resolve_addr first), or a second one";
+            return Err(Fail::of(Errno::INVAL, why));
         }
+        state.routed = true;
+        drop(state);
         self.tell(RDMA_CM_EVENT_ROUTE_RESOLVED, Details::default());
         Ok(())
+    }
+}
+
+impl State {
+    /// That it has no peer yet, and listens for none.
+    fn check_unresolved(&self) -> Outcome<()> {
+        match self.remote.is_none() && self.listeners.is_empty() {
+            true => Ok(()),
+            false => Err(Fail::of(
+                Errno::INVAL,
+                "rdma_resolve_addr of an identifier that has a peer's address, or listens",
+            )),
+        }
     }
 }
 
