@@ -64,6 +64,14 @@ static struct rdma_cm_event *request(struct rdma_event_channel *channel)
 	return event;
 }
 
+static void expect_refused(struct rdma_event_channel *channel, struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_get_cm_event(channel, &event) && event->event == RDMA_CM_EVENT_REJECTED && event->id == id);
+	CHECK(event->status == -ECONNREFUSED && !rdma_ack_cm_event(event));
+}
+
 static void gone(struct rdma_cm_id *id)
 {
 	rdma_destroy_qp(id);
@@ -233,6 +241,32 @@ static void check_client_gone(struct rdma_event_channel *channel, struct rdma_ev
 	CHECK(!rdma_destroy_id(listener));
 }
 
+/* Of a listener that goes, requests that were fetched stay. Others are rejected, and nobody else comes. */
+static void check_listener_gone(struct rdma_event_channel *channel, struct rdma_event_channel *clients)
+{
+	struct rdma_cm_id *listener = listening(channel), *first = asking(clients), *second, *third, *server;
+	struct rdma_cm_event *event = request(channel);
+
+	server = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	second = asking(clients);
+	while (is_quiet(channel))
+		;
+	CHECK(!rdma_destroy_id(listener) && is_quiet(channel));
+	expect_refused(clients, second);
+	third = asking(clients);
+	expect_refused(clients, third);
+	queue_pair(server);
+	CHECK(!rdma_accept(server, NULL));
+	expect(channel, server, RDMA_CM_EVENT_ESTABLISHED);
+	expect(clients, first, RDMA_CM_EVENT_ESTABLISHED);
+	gone(server);
+	expect(clients, first, RDMA_CM_EVENT_DISCONNECTED);
+	gone(first);
+	gone(second);
+	gone(third);
+}
+
 /* More than the device has ever is another error than more than it has now. */
 static void check_limits(struct rdma_event_channel *channel)
 {
@@ -269,6 +303,7 @@ int main(int count, char **arguments)
 	check_moved_queue_pair(servers, clients);
 	check_migration(clients, servers);
 	check_client_gone(servers, clients);
+	check_listener_gone(servers, clients);
 	check_limits(clients);
 	CHECK(is_quiet(servers) && is_quiet(clients));
 	rdma_destroy_event_channel(servers);

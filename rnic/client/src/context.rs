@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
-use rnic_ipc::id::{ClientId, QpNum};
+use rnic_ipc::id::{ClientId, ConnRequestId, QpNum};
 use rnic_ipc::inspect;
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellProducer;
@@ -241,6 +241,18 @@ impl Inner {
         match self.request_done(request) {
             Ok(()) | Err(Error::DaemonGone | Error::SessionEnded(_)) => {}
             Err(error) => log::warn!("{request:?} of client {}: {error}", self.client),
+        }
+    }
+
+    /// Rejects a peer that nobody answers.
+    pub(crate) fn turn_away(&self, request: ConnRequestId) {
+        let reject = Request::Reject {
+            request,
+            private_data: Vec::new(),
+        };
+        // The peer may have gone meanwhile, and the request with it: that is fine here.
+        if let Err(error) = self.request_done(&reject) {
+            log::debug!("rejecting an unanswered request: {error}");
         }
     }
 

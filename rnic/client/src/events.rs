@@ -139,6 +139,8 @@ pub(crate) struct Boxes {
     listens: usize,
     /// Peers' requests that came before such a reply.
     early: Vec<(ListenerId, Asked)>,
+    /// Those to listeners that are gone, to be rejected.
+    unwanted: Vec<ConnRequestId>,
     cqs: HashSet<CqId>,
     /// Those of them that overflowed.
     pub(crate) failed_cqs: HashSet<CqId>,
@@ -223,6 +225,13 @@ impl Events {
             if boxes.closed {
                 context.set_gone();
                 return Err(boxes.gone());
+            }
+            if !boxes.unwanted.is_empty() {
+                let unwanted = std::mem::take(&mut boxes.unwanted);
+                drop(boxes);
+                unwanted.into_iter().for_each(|it| context.turn_away(it));
+                boxes = self.boxes();
+                continue;
             }
             let left = deadline.left().ok_or_else(|| deadline.missed(what))?;
             if boxes.reading {
@@ -366,7 +375,9 @@ impl Boxes {
             self.listeners.insert(id, asked);
         }
         if self.listens == 0 {
-            self.early.clear();
+            let nobodys = self.early.drain(..);
+            self.unwanted
+                .extend(nobodys.map(|(_, asked)| asked.request));
         }
     }
 
@@ -393,7 +404,7 @@ impl Boxes {
                         self.note(EventSource::Listener(listener));
                     }
                     None if self.listens > 0 => self.early.push((listener, asked)),
-                    None => log::debug!("a request to listener {listener}, which is gone"),
+                    None => self.unwanted.push(request),
                 }
                 return;
             }
@@ -403,6 +414,7 @@ impl Boxes {
                 }
                 self.early
                     .retain(|(of, asked)| *of != listener || asked.request != request);
+                self.unwanted.retain(|unwanted| *unwanted != request);
                 return;
             }
             Event::CqError { cq } => {

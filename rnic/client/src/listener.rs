@@ -240,8 +240,12 @@ impl Drop for Listener {
     fn drop(&mut self) {
         for Place { id, .. } in &self.places {
             self.context.give_back(&Request::Unlisten { listener: *id });
+            let mut waiting = None;
             self.context
-                .forget(|boxes| drop(boxes.listeners.remove(id)));
+                .forget(|boxes| waiting = boxes.listeners.remove(id));
+            for asked in waiting.into_iter().flatten() {
+                self.context.turn_away(asked.request);
+            }
         }
     }
 }
@@ -374,15 +378,7 @@ impl ConnectionRequest {
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if !self.answered {
-            let request = self.asked.request;
-            // The peer may have gone meanwhile, and the request with it: that is fine here.
-            let reject = Request::Reject {
-                request,
-                private_data: Vec::new(),
-            };
-            if let Err(error) = self.context.request_done(&reject) {
-                log::debug!("rejecting an unanswered request: {error}");
-            }
+            self.context.turn_away(self.asked.request);
         }
     }
 }

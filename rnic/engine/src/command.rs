@@ -220,7 +220,7 @@ pub enum Command {
         /// Who may.
         peers: PeerRules,
     },
-    /// Waiting requests are reset; [`ShardEvent::RequestGone`] tells of each.
+    /// Peers that have not asked whole are reset. Requests of which the client was told are answered as before.
     Unlisten {
         /// Which.
         listener: ListenerId,

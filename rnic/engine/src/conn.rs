@@ -15,7 +15,7 @@ mod tests;
 mod ways;
 
 use rnic_ipc::control::{DisconnectReason, Transport};
-use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 use rnic_net::{Path, TCP_HEADER};
 use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_net::{FourTuple, Instant};
@@ -148,8 +148,10 @@ pub(crate) enum Phase {
     },
     /// Passive: the application is to accept or reject.
     Requested {
-        /// Who listens.
+        /// Who listens, or did.
         listener: ListenerId,
+        /// Whose application that is.
+        client: ClientId,
         /// The request's name.
         request: ConnRequestId,
         /// The start-up so far.

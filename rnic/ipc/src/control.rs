@@ -197,7 +197,7 @@ pub enum Request {
         /// What DDP goes over.
         transport: Transport,
     },
-    /// Reply: [`Response::Done`].
+    /// Reply: [`Response::Done`]. Requests that came as [`Event::ConnectRequest`] stay, and are to be answered.
     Unlisten {
         /// Which.
         listener: ListenerId,

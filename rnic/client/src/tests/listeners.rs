@@ -144,6 +144,29 @@ fn requests_on_all_addresses_are_taken_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn a_listener_that_goes_rejects_who_nobody_has_taken_and_no_other() {
+    let (fake, context) = Fake::start();
+    let (listener, _) = on_all(&context, "0.0.0.0:7471");
+    let (id, _) = listens(&fake)[0];
+    asks(&fake, id, 1);
+    asks(&fake, id, 2);
+    let kept = listener.accept_request(SOON).unwrap();
+    drop(listener);
+    // It was on its way.
+    asks(&fake, id, 3);
+    let (other, _) = on_all(&context, "0.0.0.0:7471");
+    let none = other.accept_request(Duration::from_millis(100));
+    assert!(matches!(none, Err(Error::Timeout { .. })), "{none:?}");
+    let asked = fake.asked();
+    let rejected = asked.iter().filter_map(|request| match request {
+        Request::Reject { request, .. } => Some(request.0),
+        _ => None,
+    });
+    assert_eq!(rejected.collect::<Vec<_>>(), [2, 3]);
+    drop(kept);
+}
+
+#[test]
 fn of_several_addresses_the_first_that_is_not_refused_is_taken() {
     let (fake, context) = Fake::start();
     let absent = IpAddr::from([198, 18, 0, 99]);

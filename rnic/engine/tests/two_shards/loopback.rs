@@ -19,7 +19,7 @@ use userspace_tcp::{Flags, IcmpError, Segment, TcpHeader};
 
 use crate::hostile::Tape;
 use crate::impairment::Impairment;
-use crate::side::{LISTENER, Rings, Side, SideConfig, pattern};
+use crate::side::{CLIENT, LISTENER, Rings, Side, SideConfig, pattern};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -450,7 +450,7 @@ fn a_queue_pair_that_is_destroyed_in_mid_transfer_ends_the_other_and_leaves_no_f
 }
 
 #[test]
-fn a_listener_that_goes_ends_requests_that_wait_over_the_loopback() {
+fn a_client_that_goes_ends_requests_that_wait_over_the_loopback() {
     let mut host = Host::new();
     host.listen();
     let qp = host.start_connect(MpaOptions::default(), b"");
@@ -459,6 +459,8 @@ fn a_listener_that_goes_ends_requests_that_wait_over_the_loopback() {
     });
     let unlisten = Command::Unlisten { listener: LISTENER };
     host.side.shard.execute(unlisten, host.now).unwrap();
+    let goes = Command::RemoveClient { client: CLIENT };
+    host.side.shard.execute(goes, host.now).unwrap();
     assert!(host.run_until(Duration::from_secs(1), |host| {
         host.side.state(qp) == QpState::Error
     }));

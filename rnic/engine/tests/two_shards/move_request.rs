@@ -170,16 +170,16 @@ fn a_moved_request_is_rejected_in_its_new_shard() {
 }
 
 #[test]
-fn a_request_whose_listener_is_gone_is_reset_where_it_comes_to() {
+fn a_request_whose_listener_is_gone_waits_where_it_comes_to_until_its_client_goes() {
     let (mut it, theirs, request) = requested(Transport::Tcp);
     let moved = take(&mut it, request).unwrap();
     let listener = LISTENER;
     let unlisten = Command::Unlisten { listener };
     it.world.b.shard.execute(unlisten, it.world.now).unwrap();
-    assert!(matches!(
-        put(&mut it, moved),
-        Err(CommandError::Unknown { .. })
-    ));
+    put(&mut it, moved).unwrap();
+    assert_eq!(counter(&mut it, "connections"), 1);
+    let goes = Command::RemoveClient { client: CLIENT };
+    it.world.b.shard.execute(goes, it.world.now).unwrap();
     it.steps(|it| {
         let mut events = it.world.a.client_events();
         events.any(|event| matches!(event, Event::ConnectFailed { qp, .. } if *qp == theirs))

@@ -11,7 +11,7 @@ use rnic_proto::Stag;
 
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
-use crate::side::{LISTENER, SideConfig};
+use crate::side::{CLIENT, LISTENER, SideConfig};
 use crate::world::World;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -286,16 +286,43 @@ fn beyond_the_backlog_connections_are_reset() {
 }
 
 #[test]
-fn unlisten_resets_what_waits_and_releases_the_port() {
+fn a_request_outlives_its_listener() {
+    let mut world = World::new(1, Impairment::NONE);
+    world.b.listen(4, world.now);
+    let qp_a = world.start_connect(MpaOptions::default(), b"");
+    let mut request = None;
+    assert!(world.run_until(SOON, |w| {
+        request = w.b.take_request();
+        request.is_some()
+    }));
+    let unlisten = Command::Unlisten { listener: LISTENER };
+    world.b.shard.execute(unlisten, world.now).unwrap();
+    let qp_b = world.b.create_qp();
+    let accept = Command::Accept {
+        request: request.unwrap().0,
+        qp: qp_b,
+        mpa: MpaOptions::default(),
+        private_data: Vec::new(),
+    };
+    world.b.shard.execute(accept, world.now).unwrap();
+    assert!(world.run_until(SOON, |w| {
+        w.a.state(qp_a) == QpState::Rts && w.b.state(qp_b) == QpState::Rts
+    }));
+    // Nobody else is heard.
+    world.start_connect(MpaOptions::default(), b"");
+    assert!(world.run_until(SOON, |w| failure(w).is_some()));
+}
+
+#[test]
+fn a_client_that_goes_resets_what_waits_and_releases_the_port() {
     let mut world = World::new(1, Impairment::NONE);
     world.b.listen(4, world.now);
     world.start_connect(MpaOptions::default(), b"");
     assert!(world.run_until(SOON, |w| w.b.take_request().is_some()));
-    world
-        .b
-        .shard
-        .execute(Command::Unlisten { listener: LISTENER }, world.now)
-        .unwrap();
+    let unlisten = Command::Unlisten { listener: LISTENER };
+    world.b.shard.execute(unlisten, world.now).unwrap();
+    let goes = Command::RemoveClient { client: CLIENT };
+    world.b.shard.execute(goes, world.now).unwrap();
     assert!(world.run_until(SOON, |w| failure(w).is_some()));
     assert_eq!(failure(&world).unwrap().0, DisconnectReason::Reset);
     let gone = world

@@ -76,7 +76,7 @@ impl Prm {
         self.forget_listener(grant.listener);
     }
 
-    /// Begins to close a listener; requests that wait there can't be answered any more.
+    /// Begins to close a listener. Requests that came before are answered as if it was there.
     ///
     /// # Errors
     ///
@@ -94,7 +94,6 @@ impl Prm {
         let transport = slot.object.transport;
         let local = slot.object.local.ok_or_else(unknown)?;
         slot.phase = Phase::Leaving;
-        self.forget_requests_of(listener);
         Ok(ListenerRemoval {
             listener,
             transport,
@@ -191,11 +190,11 @@ impl Prm {
         }
     }
 
-    pub(super) fn forget_requests_of(&mut self, listener: ListenerId) {
+    pub(super) fn forget_requests_of(&mut self, client: ClientId) {
         let gone: Vec<_> = self
             .requests
             .iter()
-            .filter(|(_, request)| request.listener == listener)
+            .filter(|(_, request)| request.client == client)
             .map(|(id, _)| *id)
             .collect();
         for request in gone {
@@ -204,7 +203,6 @@ impl Prm {
     }
 
     pub(super) fn forget_listener(&mut self, listener: ListenerId) {
-        self.forget_requests_of(listener);
         if let Some(slot) = self.listeners.remove(listener.0) {
             self.discharge(slot.owner, &LISTENER);
         }

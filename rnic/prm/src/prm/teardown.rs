@@ -57,6 +57,7 @@ impl Prm {
                 Step::Cq(removal) => self.cq_removed(removal),
             }
         }
+        self.forget_requests_of(client);
         let listeners: Vec<u32> = self.listeners.of(client).map(|(id, _)| id).collect();
         for id in listeners {
             self.forget_listener(rnic_ipc::id::ListenerId(id));

@@ -48,6 +48,12 @@ impl Ctl {
                 found(self.clients.len() < before, "client")?;
                 dp.tables.client_stats.remove(client);
                 self.guesses.forget(client);
+                let unanswered = dp.conns.ids_where(|conn| {
+                    matches!(conn.phase, Phase::Requested { client: of, .. } if of == client)
+                });
+                for id in unanswered {
+                    self.abort(dp, tx, id, DisconnectReason::Aborted, None);
+                }
             }
             Command::AddRegion {
                 stag,
@@ -318,12 +324,10 @@ impl Ctl {
             .ok_or(unknown("listener"))?;
         self.listening.remove(&(entry.transport, entry.local));
         dp.llp_unlisten(entry.transport, entry.local);
-        let waiting = dp.conns.ids_where(|conn| match conn.phase {
-            Phase::AwaitRequest { listener: of, .. } | Phase::Requested { listener: of, .. } => {
-                of == listener
-            }
-            _ => false,
-        });
+        // What its client was told of is the client's to answer.
+        let waiting = dp.conns.ids_where(
+            |conn| matches!(conn.phase, Phase::AwaitRequest { listener: of, .. } if of == listener),
+        );
         for id in waiting {
             self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }

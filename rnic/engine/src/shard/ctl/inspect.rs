@@ -81,7 +81,8 @@ impl Ctl {
             Phase::Requesting { qp, .. } | Phase::Rdma { qp } => {
                 dp.qps.get(qp.0).map(|slot| slot.qp.client())
             }
-            Phase::AwaitRequest { listener, .. } | Phase::Requested { listener, .. } => self
+            Phase::Requested { client, .. } => Some(*client),
+            Phase::AwaitRequest { listener, .. } => self
                 .listeners
                 .get(&listener.0)
                 .map(|listener| listener.client),

@@ -94,21 +94,21 @@ impl Ctl {
         conn.came_from(0);
         conn.deadline = None;
         conn.entered = None;
-        let listener = match &conn.phase {
-            Phase::Requested { listener, .. } => Some(*listener),
-            _ => None,
+        let (listener, client) = match &conn.phase {
+            Phase::Requested {
+                listener, client, ..
+            } => (Some(*listener), Some(*client)),
+            _ => (None, None),
         };
         self.adopt(dp, tx, conn);
         dp.conns.no_longer_awaits(Transport::Tcp, &tuple);
         self.requests.insert(request.0, id);
         let listener = listener.and_then(|listener| self.listeners.get_mut(&listener.0));
-        let Some(listener) = listener else {
-            let reason = DisconnectReason::Aborted;
-            self.abort(dp, tx, id, reason, None);
-            return Err(unknown("listener"));
-        };
-        listener.backlog.enter(id, Network::of(tuple.remote.addr));
-        listener.backlog.asked(id);
+        // Another client's may have the number of one that is gone.
+        if let Some(listener) = listener.filter(|listener| Some(listener.client) == client) {
+            listener.backlog.enter(id, Network::of(tuple.remote.addr));
+            listener.backlog.asked(id);
+        }
         self.set_deadline(dp, id, dp.config.answer_timeout);
         Ok(())
     }

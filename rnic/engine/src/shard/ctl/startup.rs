@@ -302,19 +302,20 @@ impl Ctl {
             return;
         };
         let (local, remote) = (conn.tuple.local.into(), conn.tuple.remote.into());
-        let before = std::mem::replace(&mut conn.phase, Phase::Over);
-        if let Phase::AwaitRequest { asked, .. } = before {
-            conn.phase = Phase::Requested {
-                listener,
-                request,
-                asked,
-            };
-        }
         let Some(entry) = self.listeners.get_mut(&listener.0) else {
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         };
         entry.backlog.asked(id);
         let client = entry.client;
+        let before = std::mem::replace(&mut conn.phase, Phase::Over);
+        if let Phase::AwaitRequest { asked, .. } = before {
+            conn.phase = Phase::Requested {
+                listener,
+                client,
+                request,
+                asked,
+            };
+        }
         self.requests.insert(request.0, id);
         self.set_deadline(dp, id, dp.config.answer_timeout);
         let event = Event::ConnectRequest {

@@ -72,21 +72,21 @@ fn a_request_that_went_away_is_unknown() {
 }
 
 #[test]
-fn requests_go_with_their_listener() {
+fn requests_outlive_their_listener_and_go_with_their_client() {
     let mut prm = prm();
     let us = household(&mut prm);
     prm.connection_requested(us.client, us.listener, REQUEST)
         .unwrap();
     let removal = prm.unlisten(us.client, us.listener).unwrap();
-    assert_eq!(
-        refused(prm.reject(us.client, REQUEST)),
-        RefusalCode::UnknownObject
-    );
-    let late = prm
-        .connection_requested(us.client, us.listener, REQUEST)
+    let late = ConnRequestId(10);
+    let refused = prm
+        .connection_requested(us.client, us.listener, late)
         .unwrap_err();
-    assert_eq!(*late.grant.request(), REQUEST);
+    assert_eq!(*refused.grant.request(), late);
     prm.unlistened(removal);
+    let _grant = prm.accept(us.client, REQUEST, us.qp).unwrap();
+    let teardown = prm.client_gone(us.client);
+    prm.client_removed(teardown);
     assert!(prm.requests.is_empty());
 }
 
