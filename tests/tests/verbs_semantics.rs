@@ -2,6 +2,7 @@
 //!
 //! - `semantics.c`: immediate data, inline data, invalidation, attributes, what is still used, and how what is
 //!   not there fails;
+//! - `backlog.c`: rsockets that are connected before they are accepted;
 //! - `identifiers.c`: second calls, ports, queue pairs and channels of identifiers, peers that do not wait;
 //! - `numbered.c`: queue pairs that are named by their number;
 //! - `ports.c`: local ports;
@@ -106,7 +107,7 @@ fn registered_memory_is_right_for_threads_children_and_when_it_is_mapped_again()
     assert_eq!(programs.pair.daemon_b.counter("memory_faults"), 0);
 }
 
-/// Runs a program that is both ends, and has nothing for the log but what it does wrong; the log.
+/// Runs a program that is both ends; what the log has.
 fn run_alone(lab: &str, source: &str) -> String {
     let programs = Programs::new(lab);
     let program = built(&programs, source, C);
@@ -119,6 +120,11 @@ fn identifiers_answer_second_calls_and_peers_that_go_as_the_kernels_do() {
     let log = run_alone("verbs-identifiers", "identifiers.c");
     let of_peers = ["rdma_accept: ", "rdma_reject: "];
     assert!(!of_peers.iter().any(|call| log.contains(call)), "{log}");
+}
+
+#[test]
+fn an_rsocket_is_connected_before_it_is_accepted_and_says_nothing_of_options() {
+    assert_eq!(run_alone("verbs-backlog", "backlog.c"), "");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! [`flow`] and [`wire`] are the protocol, without any memory or queue pair; a [`stream::Stream`] is a
 //! connection; a [`Socket`] what a program has. Its descriptor is an epoll instance: it becomes readable
-//! when something may have changed. Progress is made in the program's own calls only.
+//! when something may have changed. Progress is made in the program's own calls only, but for accepting: the
+//! session's thread does that for a program that is elsewhere.
 //!
 //! No call waits in here. [`Socket::attempt`] does what can be done; waiting is done in `exports::rsockets`,
 //! where a thread may be cancelled.

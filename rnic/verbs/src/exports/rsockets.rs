@@ -52,7 +52,7 @@ exports! {
     }
 
     "RDMACM_1.0" cm fn rlisten(fd: c_int, backlog: c_int) -> c_int {
-        Process::current().rsockets.find(fd)?.with(|state| state.listen(backlog))
+        Process::current().rsockets.find(fd)?.listen(backlog)
     }
 
     "RDMACM_1.0" cm fn rshutdown(fd: c_int, how: c_int) -> c_int {

@@ -1,7 +1,6 @@
 //! Waking those that wait for an rsocket when it is not its completion queue that does.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -9,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use rnic::{ListenerId, QpNum};
 use rustix::event::EventfdFlags;
 
+use super::socket::Socket;
 use crate::ffi::Outcome;
 use crate::lock;
 
@@ -60,52 +60,53 @@ impl Bell {
     }
 }
 
+/// Who is told of peers.
+type Listening = (Weak<Bell>, Weak<Socket>);
+
 /// The rsockets of a session: whose connection or listener an event is about.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     connections: Mutex<HashMap<QpNum, Weak<Bell>>>,
-    listeners: Mutex<HashMap<ListenerId, Weak<Bell>>>,
+    listeners: Mutex<HashMap<ListenerId, Listening>>,
 }
 
 impl Watchers {
     pub(crate) fn watch_connection(&self, num: QpNum, bell: &Arc<Bell>) {
-        put(&self.connections, num, bell);
+        let mut connections = lock(&self.connections);
+        connections.retain(|_, bell| bell.strong_count() > 0);
+        connections.insert(num, Arc::downgrade(bell));
     }
 
-    pub(crate) fn watch_listener(&self, id: ListenerId, bell: &Arc<Bell>) {
-        put(&self.listeners, id, bell);
-        // What came before is not told again.
-        bell.ring_for_news();
+    /// What came before is not told.
+    pub(crate) fn watch_listener(&self, id: ListenerId, bell: &Arc<Bell>, socket: &Weak<Socket>) {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|_, (bell, _)| bell.strong_count() > 0);
+        listeners.insert(id, (Arc::downgrade(bell), socket.clone()));
     }
 
     pub(crate) fn tell_connection(&self, num: QpNum) {
-        ring(&self.connections, num);
+        if let Some(bell) = lock(&self.connections).get(&num).and_then(Weak::upgrade) {
+            bell.ring_for_news();
+        }
     }
 
+    /// A peer has come. For the session's thread, which holds no rsocket's lock.
     pub(crate) fn tell_listener(&self, id: ListenerId) {
-        ring(&self.listeners, id);
+        let watcher = lock(&self.listeners).get(&id).cloned();
+        if let Some(socket) = watcher.and_then(|(_, socket)| socket.upgrade()) {
+            socket.take_peers();
+        }
     }
 
     /// The device is gone.
     pub(crate) fn tell_all(&self) {
         let connections = lock(&self.connections);
         let listeners = lock(&self.listeners);
-        for bell in connections.values().chain(listeners.values()) {
+        let of_listeners = listeners.values().map(|(bell, _)| bell);
+        for bell in connections.values().chain(of_listeners) {
             if let Some(bell) = bell.upgrade() {
                 bell.ring_for_news();
             }
         }
-    }
-}
-
-fn put<K: Hash + Eq>(table: &Mutex<HashMap<K, Weak<Bell>>>, key: K, bell: &Arc<Bell>) {
-    let mut table = lock(table);
-    table.retain(|_, bell| bell.strong_count() > 0);
-    table.insert(key, Arc::downgrade(bell));
-}
-
-fn ring<K: Hash + Eq>(table: &Mutex<HashMap<K, Weak<Bell>>>, key: K) {
-    if let Some(bell) = lock(table).get(&key).and_then(Weak::upgrade) {
-        bell.ring_for_news();
     }
 }

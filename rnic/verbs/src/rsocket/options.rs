@@ -6,8 +6,9 @@ use std::time::Duration;
 use libc::{
     IP_TOS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_V6ONLY, O_NONBLOCK, O_RDWR, SO_ACCEPTCONN,
     SO_BROADCAST, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PROTOCOL,
-    SO_RCVBUF, SO_REUSEADDR, SO_SNDBUF, SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CONGESTION, TCP_INFO,
-    TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, linger, socklen_t,
+    SO_RCVBUF, SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO, SO_TIMESTAMP,
+    SO_TYPE, SOCK_STREAM, SOL_SOCKET, TCP_CONGESTION, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE,
+    TCP_KEEPINTVL, TCP_MAXSEG, TCP_NODELAY, linger, socklen_t,
 };
 use rustix::io::Errno;
 
@@ -109,7 +110,13 @@ fn ring(wanted: c_int) -> u32 {
     wanted.saturating_mul(2).clamp(RING_MIN, RING_MAX)
 }
 
+/// Programs of ordinary sockets set these whether they take effect or not.
+const UNHEARD: [c_int; 4] = [SO_REUSEPORT, SO_RCVTIMEO, SO_SNDTIMEO, SO_TIMESTAMP];
+
 fn unknown(level: c_int, name: c_int) -> Fail {
+    if level == SOL_SOCKET && UNHEARD.contains(&name) {
+        return Errno::OPNOTSUPP.into();
+    }
     Fail::of(
         Errno::OPNOTSUPP,
         format!("socket option {name} of level {level} is not there"),

@@ -157,11 +157,11 @@ fn watch(epoll: &OwnedFd, source: &impl std::os::fd::AsFd) -> Outcome<()> {
 
 impl State {
     /// Takes up what has happened. Whether anything has; then those who wait are told.
-    fn progress(&mut self) -> bool {
+    pub(super) fn progress(&mut self) -> bool {
         let news = self.bell.take_news();
         let any = match &mut self.phase {
             Phase::Idle => news,
-            Phase::Listening(listening) => news && listening.look(),
+            Phase::Listening(listening) => news && listening.look(self.family, &self.options),
             Phase::Opening(..) => news && self.opening_news(),
             Phase::Open(stream) => {
                 if news {
