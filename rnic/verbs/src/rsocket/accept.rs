@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::options::Options;
 use super::socket::{Family, Phase, Socket, State};
-use super::stream::Stream;
+use super::stream::{End, LOOKS, Stream};
 use super::wire::Hello;
 use crate::cm::{backlog_within, listen_everywhere, unmapped};
 use crate::ffi::Outcome;
@@ -217,14 +217,20 @@ impl State {
     /// still be in the making. A peer that has gone meanwhile is passed over.
     pub(crate) fn accept(&mut self) -> Outcome<Option<(Socket, SocketAddr)>> {
         for _ in 0..GONE_MAX {
-            let Some((socket, seen)) = self.accept_first()? else {
+            let Some((mut socket, seen)) = self.accept_first()? else {
                 return Ok(None);
             };
             let options = self.options.clone();
-            if socket.with(|state| state.is_there(options)) {
-                return Ok(Some((socket, seen)));
+            if !socket.with(|state| state.is_there(options)) {
+                log::debug!("{seen} has gone");
+                continue;
             }
-            log::debug!("{seen} has gone");
+            let numbered = socket.renumber();
+            if let (Err(_), Phase::Listening(listening)) = (&numbered, &mut self.phase) {
+                listening.ready.push_front((socket, seen));
+                return numbered.map(|()| None);
+            }
+            return numbered.map(|()| Some((socket, seen)));
         }
         Err(Errno::CONNABORTED.into())
     }
@@ -253,11 +259,21 @@ impl State {
         }
     }
 
-    /// Of one that was accepted before: whether its connection is there, or in the making. It has the options of
-    /// its listening rsocket, as they are now.
+    /// Of one that was accepted before: whether its connection is there, or in the making, or has left something
+    /// to read. It has the options of its listening rsocket, as they are now.
     fn is_there(&mut self, options: Options) -> bool {
         self.options = options;
-        self.progress();
-        !matches!(self.phase, Phase::Idle)
+        for _ in 0..LOOKS {
+            if !self.progress() {
+                break;
+            }
+        }
+        match &self.phase {
+            Phase::Idle => false,
+            Phase::Open(stream) => {
+                stream.has_data() || !matches!(stream.end(), Some(End::Failed(_)))
+            }
+            Phase::Opening(..) | Phase::Listening(_) => true,
+        }
     }
 }

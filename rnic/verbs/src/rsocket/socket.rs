@@ -80,6 +80,13 @@ impl Socket {
         self.epoll.as_raw_fd()
     }
 
+    /// Gives it a number as if it was made now. The preload library of Debian 12 counts on that: its select(2)
+    /// takes an rsocket with a lower number than its own for a descriptor of the kernel's.
+    pub(super) fn renumber(&mut self) -> Outcome<()> {
+        self.epoll = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0)?;
+        Ok(())
+    }
+
     /// Its state, for what neither waits nor is waited for.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut lock(&self.state))
