@@ -13,8 +13,13 @@ use crate::lab::{Command, Finished, Lab, LinkOptions, Namespace};
 use crate::pair::Pair;
 use crate::wait;
 
-/// The names of the library.
-const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+/// The names of the library. NCCL asks for those without a number first.
+pub const NAMES: [&str; 4] = [
+    "libibverbs.so",
+    "libibverbs.so.1",
+    "librdmacm.so",
+    "librdmacm.so.1",
+];
 
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rnic_tests::binary;
+use rnic_tests::programs::NAMES;
 
 #[test]
 fn every_symbol_is_found_under_its_version() {
@@ -32,4 +33,15 @@ fn every_symbol_is_found_under_its_version() {
         looked_up.status.success(),
         "missing: {missing}{looked_up:?}"
     );
+}
+
+#[test]
+fn the_package_has_the_library_under_all_names_that_programs_load() {
+    let links = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../dist/debian/rnic-verbs.links"
+    );
+    let links = std::fs::read_to_string(links).expect("it is packed");
+    let names = links.lines().filter_map(|line| line.rsplit('/').next());
+    assert_eq!(names.collect::<Vec<_>>(), NAMES);
 }

@@ -60,6 +60,8 @@ void load()
 	void *verbs = dlopen("libibverbs.so.1", RTLD_NOW), *cm = dlopen("librdmacm.so.1", RTLD_NOW);
 
 	CHECK(verbs && cm);
+	// Some ask for these names first, and would get the system's libraries.
+	CHECK(dlopen("libibverbs.so", RTLD_NOW) == verbs && dlopen("librdmacm.so", RTLD_NOW) == cm);
 #define LOAD(library, name, version)                                               \
 	name = reinterpret_cast<decltype(name)>(dlvsym(library, #name, version)); \
 	CHECK(name);
