@@ -16,6 +16,13 @@ fn an_interface_is_a_device() {
         listed.stdout.contains(&format!("rnic_{INTERFACE}")),
         "{listed}"
     );
+    for (prefix, name) in [("siw_", "siw_"), ("rxe", "rxe"), ("a/b", "rnic_")] {
+        let line = format!("env RNIC_DEVICE_PREFIX={prefix} ibv_devices");
+        let listed = programs.on_a(&line).run().success();
+        let found = listed.stdout.contains(&format!("{name}{INTERFACE}"));
+        let is_told = listed.stderr.contains("RNIC_DEVICE_PREFIX");
+        assert!(found && is_told == prefix.contains('/'), "{listed}");
+    }
     let told = programs.on_a("ibv_devinfo -v").run().success().stdout;
     let gid = programs.pair.a.v4.to_ipv6_mapped().segments();
     let gid: Vec<_> = gid.iter().map(|part| format!("{part:04x}")).collect();

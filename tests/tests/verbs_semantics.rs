@@ -9,6 +9,7 @@
 //! - `requests.c`: lists of work requests, those made by calls, fences and memory windows;
 //! - `resize.c`: completion queues that grow;
 //! - `memory.c`: what happens to memory that is registered;
+//! - `unreceived.c`: what the log says of a connection that the peer ends;
 //! - `signals.c`: a program that takes its signals itself;
 //! - `loaded.cpp`: a C++ program that loads the libraries itself.
 
@@ -109,9 +110,15 @@ fn registered_memory_is_right_for_threads_children_and_when_it_is_mapped_again()
 
 /// Runs a program that is both ends; what the log has.
 fn run_alone(lab: &str, source: &str) -> String {
+    run_alone_at(lab, source, "warn")
+}
+
+/// The same with a level of the log.
+fn run_alone_at(lab: &str, source: &str, level: &str) -> String {
     let programs = Programs::new(lab);
     let program = built(&programs, source, C);
-    let line = format!("env {} {}", program.display(), programs.address());
+    let (program, at) = (program.display(), programs.address());
+    let line = format!("env RNIC_LOG={level} {program} {at}");
     programs.on_b(&line).spawn().finish(LIMIT).success().stderr
 }
 
@@ -125,6 +132,24 @@ fn identifiers_answer_second_calls_and_peers_that_go_as_the_kernels_do() {
 #[test]
 fn an_rsocket_is_connected_before_it_is_accepted_and_says_nothing_of_options() {
     assert_eq!(run_alone("verbs-backlog", "backlog.c"), "");
+}
+
+/// What the log says of the connections that `unreceived.c` has ended: those of a Send without a receive, from
+/// both sides, and those of others.
+fn ends_told(level: &str) -> (usize, usize) {
+    let log = run_alone_at(&format!("verbs-ends-{level}"), "unreceived.c", level);
+    let ends = |word: &str| {
+        let of_word = |line: &&str| line.contains(" ended: ") && line.contains(word);
+        log.lines().filter(of_word).count()
+    };
+    let (unreceived, all) = (ends("no receive is posted"), ends("Terminate 0x"));
+    (unreceived, all - unreceived)
+}
+
+#[test]
+fn a_send_without_a_receive_is_told_and_other_terminates_to_who_asks() {
+    assert_eq!(ends_told("warn"), (2, 0));
+    assert_eq!(ends_told("info"), (2, 2));
 }
 
 #[test]

@@ -34,6 +34,10 @@ const NO_VENDOR: u32 = 0xff_ffff;
 /// The greatest message: what a Send or Write may be long (RFC 5040 section 5.1, RFC 5041 section 5).
 const MAX_MESSAGE: u32 = u32::MAX;
 
+const PREFIX: &str = "rnic_";
+/// Leaves enough of a name's 63 characters for an interface's.
+const PREFIX_MAX: usize = 40;
+
 #[repr(C)]
 pub(crate) struct Device {
     abi: Shared<ibv_device>,
@@ -46,8 +50,8 @@ pub(crate) struct Device {
 object!(Device: ibv_device => offset_of!(Device, abi));
 
 impl Device {
-    pub(crate) fn new(interface: &str) -> Self {
-        let name = format!("rnic_{interface}");
+    pub(crate) fn new(prefix: &str, interface: &str) -> Self {
+        let name = format!("{prefix}{interface}");
         let abi = Shared::zeroed(|abi: &mut ibv_device| {
             abi.node_type = IBV_NODE_RNIC;
             abi.transport_type = IBV_TRANSPORT_IWARP;
@@ -76,6 +80,24 @@ impl Device {
     /// Where the name begins, for as long as the process lives.
     pub(crate) fn name(&self) -> Ptr<c_char> {
         field!(self.abi, name).place().cast()
+    }
+}
+
+/// What names of devices begin with, for programs that look for others (`siw*`): `RNIC_DEVICE_PREFIX`.
+pub(crate) fn name_prefix() -> String {
+    let Ok(wanted) = std::env::var("RNIC_DEVICE_PREFIX") else {
+        return PREFIX.to_owned();
+    };
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match wanted.len() <= PREFIX_MAX && wanted.chars().all(is_fit) {
+        true => wanted,
+        false => {
+            log::warn!(
+                "RNIC_DEVICE_PREFIX is {wanted:?}, and may have up to {PREFIX_MAX} letters, digits, `_` and `-`: \
+                 devices are called {PREFIX}..."
+            );
+            PREFIX.to_owned()
+        }
     }
 }
 

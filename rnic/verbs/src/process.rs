@@ -9,7 +9,7 @@ use rnic::{Context, Daemon, DeviceName, Transport};
 use rustix::io::Errno;
 
 use crate::cm::Ports;
-use crate::device::Device;
+use crate::device::{Device, name_prefix};
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
 use crate::rsocket;
@@ -20,6 +20,7 @@ pub(crate) struct Process {
     /// [`rnic::forks`].
     forks: u64,
     way: Way,
+    device_prefix: String,
     /// By interface. They stay: programs keep pointers to them.
     devices: Mutex<HashMap<String, Arc<Device>>>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
@@ -74,6 +75,7 @@ impl Process {
         let own = Box::leak(Box::new(Self {
             forks: rnic::watch_forks(),
             way,
+            device_prefix: name_prefix(),
             devices: Mutex::default(),
             sessions: Mutex::default(),
             ports: Ports::default(),
@@ -125,7 +127,7 @@ impl Process {
     /// The device of an interface.
     pub(crate) fn device(&self, interface: &str) -> Arc<Device> {
         let mut known = lock(&self.devices);
-        let made = || Arc::new(Device::new(interface));
+        let made = || Arc::new(Device::new(&self.device_prefix, interface));
         known
             .entry(interface.to_owned())
             .or_insert_with(made)

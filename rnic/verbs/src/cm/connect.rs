@@ -37,6 +37,10 @@ pub(crate) fn is_end(event: c_int) -> bool {
     )
 }
 
+/// In a Terminate: no buffer for a Send (RFC 5041 section 8.2). Programs for InfiniBand count on the sender's
+/// retries, which iWARP has not.
+const NO_RECEIVE: u16 = 0x1202;
+
 /// What a side says of itself when it connects or accepts.
 struct Parameters {
     /// The queue pair, for an identifier that has none of its own.
@@ -331,9 +335,7 @@ fn translate(event: ConnectionEvent) -> (c_int, Details) {
             connect_failed(reason)
         }
         ConnectionEvent::Disconnected { reason, message } => {
-            if reason != DisconnectReason::Graceful {
-                log::info!("a connection ended: {message}");
-            }
+            log_end("a connection", reason, &message);
             (RDMA_CM_EVENT_DISCONNECTED, Details::default())
         }
         other => {
@@ -344,6 +346,21 @@ fn translate(event: ConnectionEvent) -> (c_int, Details) {
             )
         }
     }
+}
+
+/// Tells of a connection's end that was not in order. Programs see no more of it than work that is flushed.
+pub(crate) fn log_end(what: &str, reason: DisconnectReason, message: &str) {
+    use DisconnectReason::{Graceful, PeerFault, TerminateReceived, TerminateSent};
+    let level = match reason {
+        Graceful => log::Level::Debug,
+        TerminateReceived { control } | TerminateSent { control } | PeerFault { control }
+            if control == NO_RECEIVE =>
+        {
+            log::Level::Warn
+        }
+        _ => log::Level::Info,
+    };
+    log::log!(level, "{what} ended: {message}");
 }
 
 fn connect_failed(reason: DisconnectReason) -> (c_int, Details) {

@@ -6,6 +6,7 @@ use rnic::{ConnectionEvent, DisconnectReason};
 use rustix::io::Errno;
 
 use super::{End, Stream};
+use crate::cm::log_end;
 use crate::rsocket::wire::Message;
 
 impl Stream {
@@ -80,7 +81,7 @@ impl Stream {
         let end = match event {
             Ok(ConnectionEvent::Established(_)) => return,
             Ok(ConnectionEvent::Disconnected { reason, message }) => {
-                log::debug!("an rsocket's connection ended: {message}");
+                log_end("an rsocket's connection", reason, &message);
                 match reason {
                     DisconnectReason::Graceful => End::Closed,
                     DisconnectReason::TimedOut => End::Failed(Errno::TIMEDOUT),
