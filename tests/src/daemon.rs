@@ -30,9 +30,11 @@ pub struct DaemonOptions {
     pub arguments: Vec<String>,
 }
 
-/// A running `rnicd`. Dropping it kills it.
+/// A running `rnicd`. Dropping it kills it. A test fails whose daemon had a segment that it could not send.
 #[derive(Debug)]
 pub struct Daemon {
+    // Before the process ends.
+    all_sent: AllSent,
     process: Process,
     namespace: Namespace,
     socket: PathBuf,
@@ -92,6 +94,10 @@ impl Daemon {
             process.stderr()
         );
         Self {
+            all_sent: AllSent {
+                process: process.id(),
+                socket: socket.to_path_buf(),
+            },
             process,
             namespace: namespace.clone(),
             socket: socket.to_path_buf(),
@@ -234,12 +240,43 @@ impl Daemon {
     /// Sends SIGTERM and waits for a clean end.
     #[track_caller]
     pub fn stop(self) -> Finished {
+        drop(self.all_sent);
         self.process.terminate().success()
     }
 
     /// Kills it without a warning and waits until it is gone.
     pub fn kill(mut self) {
+        drop(self.all_sent);
         self.process.kill();
+    }
+}
+
+/// At the end of a daemon that still serves: all that its TCP and SCTP gave to be sent had a way.
+#[derive(Debug)]
+struct AllSent {
+    process: u32,
+    socket: PathBuf,
+}
+
+impl Drop for AllSent {
+    fn drop(&mut self) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process));
+        let serves = status.is_ok_and(|status| {
+            let state = status.lines().find(|line| line.starts_with("State:"));
+            // Neither gone nor stopped by the test.
+            state.is_some_and(|state| !state.contains(['T', 'Z']))
+        });
+        if std::thread::panicking() || !serves {
+            return;
+        }
+        // A test may have had it serve no more clients.
+        let Ok(context) = rnic::Context::open(&self.socket) else {
+            return;
+        };
+        let counters = context.counters().expect("the daemon tells its counters");
+        let unsendable = counters.iter().find(|(name, _)| name == "unsendable");
+        let (_, segments) = unsendable.expect("the counter of segments that had no way");
+        assert_eq!(*segments, 0, "segments that did not leave");
     }
 }
 

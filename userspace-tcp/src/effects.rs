@@ -38,9 +38,19 @@ pub(crate) struct Effects<B> {
     pub(crate) mtu_evidence: MtuEvidence,
     /// How fast segments come to all of them.
     pub(crate) arrival_rate: ArrivalRate,
-    /// Resets and SYN cookies. Where our clock's time in one goes on, when that was read.
-    answers: VecDeque<(FourTuple, TcpHeader, Option<Instant>)>,
+    answers: VecDeque<Answer>,
     limit: RateLimit,
+}
+
+/// A reset or a SYN cookie.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The connection that it ends, or that a segment does not fit.
+    pub(crate) conn: Option<ConnId>,
+    pub(crate) tuple: FourTuple,
+    pub(crate) header: TcpHeader,
+    /// When our clock was read whose time is in it. The time says when the reset leaves (RFC 7323 section 3.2).
+    pub(crate) clock_read: Option<Instant>,
 }
 
 /// What every step of a connection is given.
@@ -64,56 +74,63 @@ impl<B> Effects<B> {
         }
     }
 
-    /// Answers a segment that fits nothing (RFC 9293 section 3.10.7.1). A reset is never answered.
-    pub(crate) fn reset_stranger(&mut self, now: Instant, tuple: FourTuple, segment: &Segment<'_>) {
-        let header = &segment.header;
-        if header.flags.rst() {
+    /// Answers a segment that fits nothing (RFC 9293 section 3.10.7.1), or not the half-open connection of its
+    /// ends (sections 3.10.7.3 and 3.10.7.4). A reset is never answered.
+    pub(crate) fn reset_stranger(
+        &mut self,
+        now: Instant,
+        conn: Option<ConnId>,
+        tuple: FourTuple,
+        segment: &Segment<'_>,
+    ) {
+        let theirs = &segment.header;
+        if theirs.flags.rst() {
             return;
         }
         if self.answers.len() >= ANSWERS_WAITING_MAX || !self.limit.permit(now) {
             self.counters.resets_limited += 1;
             return;
         }
+        let mut header = match theirs.flags.ack() {
+            true => reset(&tuple, theirs.ack, None),
+            // Truncated on purpose: sequence numbers wrap.
+            false => {
+                let ack = theirs.seq.add(segment.sequence_len() as u32);
+                reset(&tuple, SeqNum(0), Some(ack))
+            }
+        };
         // RFC 7323 section 5.2.
-        let timestamps = header.options.timestamps.map(|theirs| Timestamps {
+        header.options.timestamps = theirs.options.timestamps.map(|theirs| Timestamps {
             value: 0,
             echo: theirs.value,
         });
-        if header.flags.ack() {
-            self.reset(tuple, header.ack, None, timestamps, None);
-        } else {
-            // Truncated on purpose: sequence numbers wrap.
-            let ack = header.seq.add(segment.sequence_len() as u32);
-            self.reset(tuple, SeqNum(0), Some(ack), timestamps, None);
-        }
+        self.counters.resets_sent += 1;
+        self.answers.push_back(Answer {
+            conn,
+            tuple,
+            header,
+            clock_read: None,
+        });
     }
 
-    /// Queues a reset, by an abort of ours without any limit. `read`: when our clock was read for
-    /// `timestamps`; they say when the reset leaves (RFC 7323 section 3.2).
-    pub(crate) fn reset(
+    /// Queues the reset by which we abort a connection, without any limit. `timestamps` are of `now`.
+    pub(crate) fn abort(
         &mut self,
+        now: Instant,
+        conn: ConnId,
         tuple: FourTuple,
-        seq: SeqNum,
-        ack: Option<SeqNum>,
+        (seq, ack): (SeqNum, SeqNum),
         timestamps: Option<Timestamps>,
-        read: Option<Instant>,
     ) {
-        let flags = if ack.is_some() {
-            Flags::RST | Flags::ACK
-        } else {
-            Flags::RST
-        };
-        let mut header = TcpHeader {
-            source_port: tuple.local.port,
-            destination_port: tuple.remote.port,
-            seq,
-            ack: ack.unwrap_or_default(),
-            flags,
-            ..TcpHeader::default()
-        };
+        let mut header = reset(&tuple, seq, Some(ack));
         header.options.timestamps = timestamps;
         self.counters.resets_sent += 1;
-        self.answers.push_back((tuple, header, read));
+        self.answers.push_back(Answer {
+            conn: Some(conn),
+            tuple,
+            header,
+            clock_read: Some(now),
+        });
     }
 
     /// Queues a SYN-ACK that no connection stands behind; `false` when too many wait already.
@@ -121,7 +138,12 @@ impl<B> Effects<B> {
         let room = self.answers.len() < ANSWERS_WAITING_MAX;
         if room {
             self.counters.cookies_sent += 1;
-            self.answers.push_back((tuple, syn_ack, None));
+            self.answers.push_back(Answer {
+                conn: None,
+                tuple,
+                header: syn_ack,
+                clock_read: None,
+            });
         }
         room
     }
@@ -136,11 +158,26 @@ impl<B> Effects<B> {
     }
 
     /// The next answer, which leaves `now`.
-    pub(crate) fn take_answer(&mut self, now: Instant) -> Option<(FourTuple, TcpHeader)> {
-        let (tuple, mut header, read) = self.answers.pop_front()?;
-        if let (Some(timestamps), Some(read)) = (&mut header.options.timestamps, read) {
+    pub(crate) fn take_answer(&mut self, now: Instant) -> Option<Answer> {
+        let mut answer = self.answers.pop_front()?;
+        let timestamps = answer.header.options.timestamps.as_mut();
+        if let (Some(timestamps), Some(read)) = (timestamps, answer.clock_read) {
             timestamps.value = clock::later(timestamps.value, read, now);
         }
-        Some((tuple, header))
+        Some(answer)
+    }
+}
+
+fn reset(tuple: &FourTuple, seq: SeqNum, ack: Option<SeqNum>) -> TcpHeader {
+    TcpHeader {
+        source_port: tuple.local.port,
+        destination_port: tuple.remote.port,
+        seq,
+        ack: ack.unwrap_or_default(),
+        flags: match ack {
+            Some(_) => Flags::RST | Flags::ACK,
+            None => Flags::RST,
+        },
+        ..TcpHeader::default()
     }
 }

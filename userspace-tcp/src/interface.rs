@@ -225,7 +225,7 @@ pub enum ListenError {
 /// A segment to be sent now. The caller puts IP and link headers in front and the checksum in.
 #[derive(Debug)]
 pub struct Transmit<B> {
-    /// Whose; `None` for a segment of no connection (RST).
+    /// Whose. A reset may be of a connection that is gone with it; `None` for one of no connection, and a SYN cookie.
     pub conn: Option<ConnId>,
     /// `local` is the source, `remote` the destination.
     pub tuple: FourTuple,

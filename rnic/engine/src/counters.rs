@@ -71,8 +71,11 @@ pub struct ShardCounters {
     pub macroflow_reductions: u64,
     /// Times that a frame found its port's transmit ring full.
     pub transmit_full: u64,
-    /// Segments that could not be sent: no way back is known, or the headers don't fit.
+    /// Segments that could not be sent: no way back is known, or the headers don't fit. A fault of the RNIC's own:
+    /// tests fail in which it is counted.
     pub unsendable: u64,
+    /// SCTP packets to a further address of a peer, to which no way is known (yet).
+    pub no_path: u64,
     /// ICMP errors about flows of ours that were given to TCP.
     pub icmp_errors: u64,
     /// Of these, those that TCP did not believe: no such connection, or no such segment under way.
@@ -307,6 +310,7 @@ pub(crate) fn named(
     put("macroflow_reductions", shard.macroflow_reductions);
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
+    put("no_path", shard.no_path);
     put("icmp_errors", shard.icmp_errors);
     put("icmp_ignored", shard.icmp_ignored);
     put("mss_changes", shard.mss_changes);

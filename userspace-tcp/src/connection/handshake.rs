@@ -1,5 +1,7 @@
 //! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 sections 3.5 and 3.10.7).
 
+use std::time::Duration;
+
 use userspace_net::{Endpoint, FourTuple, Instant};
 
 use crate::config::{Config, CongestionControl};
@@ -17,6 +19,9 @@ use super::{Connection, Seed};
 
 /// Where the bytes begin that come with a SYN.
 pub(super) const BEHIND_SYN: i64 = 1;
+
+/// So long after a reset in SYN-SENT the first SYN is sent again.
+const SYN_AFTER_RESET: Duration = Duration::from_millis(2);
 
 /// The peer's MSS when it says nothing (RFC 9293 section 3.7.1).
 const MSS_DEFAULT_V4: u16 = 536;
@@ -77,7 +82,13 @@ impl<B> Connection<B> {
         let flags = header.flags;
         let acceptable = self.outbound.position(header.ack) == 1 && self.outbound.outstanding();
         if flags.ack() && !acceptable {
-            env.effects.reset_stranger(env.now, self.tuple, segment);
+            env.effects
+                .reset_stranger(env.now, Some(self.id), self.tuple, segment);
+            if !flags.syn() && !flags.rst() && self.syns == 1 {
+                // The peer has an older connection of these ends, which the reset ends (RFC 9293 section
+                // 3.5.1). The SYN need not wait for its timeout to go again.
+                self.timer = Timer::Retransmit(env.now + SYN_AFTER_RESET);
+            }
             return;
         }
         if flags.rst() {
@@ -116,7 +127,8 @@ impl<B> Connection<B> {
     pub(super) fn complete_open(&mut self, env: &mut Env<'_, B>, segment: &Segment<'_>) -> bool {
         let header = &segment.header;
         if self.outbound.position(header.ack) != 1 || !self.outbound.outstanding() {
-            env.effects.reset_stranger(env.now, self.tuple, segment);
+            env.effects
+                .reset_stranger(env.now, Some(self.id), self.tuple, segment);
             return false;
         }
         self.outbound.syn_acknowledged();

@@ -157,12 +157,10 @@ impl<B> Connection<B> {
             _ => self.lacks_only_ack_of_fin(),
         };
         if !silent {
-            let ack = self.inbound.next_wire();
+            let numbers = (self.idle_seq(), self.inbound.next_wire());
             let timestamps = self.clock.option(env.now);
-            let seq = self.idle_seq();
-            let read = Some(env.now);
             env.effects
-                .reset(self.tuple, seq, Some(ack), timestamps, read);
+                .abort(env.now, self.id, self.tuple, numbers, timestamps);
         }
         self.die(env, None);
     }

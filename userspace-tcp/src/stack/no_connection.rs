@@ -163,7 +163,7 @@ impl<B> Stack<B> {
 
     fn refuse(&mut self, now: Instant, tuple: FourTuple, segment: &Segment<'_>) {
         self.effects.counters.unknown_flow += 1;
-        self.effects.reset_stranger(now, tuple, segment);
+        self.effects.reset_stranger(now, None, tuple, segment);
     }
 
     /// The listener by name, or the one for every address of the family.

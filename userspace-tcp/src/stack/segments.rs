@@ -172,13 +172,13 @@ impl<B> Stack<B> {
             }
             self.deadlines.set(index, connection.deadline());
         }
-        let Some((tuple, header)) = self.effects.take_answer(now) else {
+        let Some(answer) = self.effects.take_answer(now) else {
             return 0;
         };
         link.send(Transmit {
-            conn: None,
-            tuple,
-            header,
+            conn: answer.conn,
+            tuple: answer.tuple,
+            header: answer.header,
             payload: None,
             ecn: Ecn::NotEct,
             fragment_to: None,

@@ -6,7 +6,7 @@
 //! once ([`immediate`]).
 //!
 //! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
-//! ([`link`]), or to others in their place ([`exits`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
+//! ([`link`]), or to others in their place ([`exits`]). A segment without a connection finds its way too ([`ways_back`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
 
 pub(super) mod drr_scheduler;
 mod exits;
@@ -20,6 +20,7 @@ mod prefetch;
 pub(super) mod produce;
 pub(super) mod quantum;
 mod transmit;
+pub(super) mod ways_back;
 
 use rnic_net::{ETHERNET_HEADER, IPV4_HEADER, Identification};
 use rnic_xsk::FramePool;
@@ -75,7 +76,7 @@ impl Tx {
             scheduler: DrrScheduler::new(limits.clients, limits.all_connections()),
             macroflows: Macroflows::new(limits.connections, umem.frames()),
             starved: false,
-            link: Link::new(umem.frames(), dp.ports.len()),
+            link: Link::new(umem.frames(), dp.ports.len(), limits.all_connections()),
             headers: None,
             packet_headers: ETHERNET_HEADER + IPV4_HEADER,
             identification: Identification::new(config.secret),

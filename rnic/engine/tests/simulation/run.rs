@@ -72,6 +72,7 @@ pub fn run(seed: u64, size: Size) -> BTreeMap<String, u64> {
     for (name, count) in it.nodes.iter_mut().flat_map(|node| node.counters()) {
         *sums.entry(name).or_insert(0) += count;
     }
+    assert_eq!(sums["unsendable"], 0, "segments that did not leave");
     sums
 }
 

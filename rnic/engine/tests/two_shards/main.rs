@@ -12,6 +12,8 @@ mod deferred_ack;
 mod exits;
 mod fairness;
 mod guessing;
+mod half_open;
+mod hand;
 mod hostile;
 mod hostile_sctp;
 mod idle_poll;

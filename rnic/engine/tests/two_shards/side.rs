@@ -135,17 +135,10 @@ impl<P: Port> Side<P> {
         let (port, wire) = MemoryPort::intercepted(&umem, config.wire_depth);
         let mtu = config.shard.path_defaults.mtu;
         let shard = Shard::new(config.shard, pool, vec![wrap(port)], Instant::ZERO);
-        Self {
-            mtu,
-            ..Self::over(
-                number,
-                address,
-                shard,
-                Some(wire),
-                umem.frames(),
-                Rings::default(),
-            )
-        }
+        let (frames, rings) = (umem.frames(), Rings::default());
+        let mut side = Self::over(number, address, shard, Some(wire), frames, rings);
+        side.mtu = mtu;
+        side
     }
 
     /// Side number `number` over a shard.
@@ -547,6 +540,15 @@ impl<P: Port> Side<P> {
         {
             Answer::Counters(all) => all.into_iter().map(|(name, _)| name).collect(),
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What TCP and SCTP give to be sent always has a way and fits its frame.
+impl<P: Port> Drop for Side<P> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.counter("unsendable"), 0, "segments that did not leave");
         }
     }
 }

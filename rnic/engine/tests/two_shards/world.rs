@@ -201,20 +201,16 @@ impl<P: Port> World<P> {
     }
 
     pub fn start_connect(&mut self, mpa: MpaOptions, private_data: &[u8]) -> QpNum {
+        self.next_port += 1;
+        self.start_connect_from(self.next_port, mpa, private_data)
+    }
+
+    pub fn start_connect_from(&mut self, port: u16, mpa: MpaOptions, private_data: &[u8]) -> QpNum {
         let qp = self.a.create_qp();
         let path = self.a.path_to(&self.b);
         let remote = self.b.address;
-        self.next_port += 1;
         self.a
-            .connect(
-                qp,
-                self.next_port,
-                remote,
-                path,
-                mpa,
-                private_data,
-                self.now,
-            )
+            .connect(qp, port, remote, path, mpa, private_data, self.now)
             .unwrap();
         qp
     }

@@ -136,6 +136,11 @@ pub const SHARD: &[Family] = &[
         &[("", "unsendable")],
     ),
     one(
+        "rnic_no_path_packets_total",
+        "SCTP packets to a further address of a peer, to which no way is known.",
+        &[("", "no_path")],
+    ),
+    one(
         "rnic_icmp_errors_total",
         "ICMP errors about flows of the RNIC, by whether TCP believed them.",
         &[

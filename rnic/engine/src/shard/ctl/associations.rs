@@ -334,7 +334,7 @@ impl Ctl {
         };
         let tuple = tuple(&agreed.ends);
         // The cookie may have come from another address than the INIT.
-        let (path, port) = tx.link.way_back(&tuple).unwrap_or((path, port));
+        let (path, port) = tx.link.ways_back.find(&tuple).unwrap_or((path, port));
         let association = dp.sctp.sessions.associate(assoc);
         association.local = Some(tuple.local);
         association.streams = streams(agreed);

@@ -34,6 +34,7 @@ impl Ctl {
             tx.scheduler.let_go(id);
             tx.macroflows.leave(forgotten.id, dp.now);
             forgotten.inbound.clear(&mut dp.frames);
+            remember_ways(tx, &forgotten);
             let transport = dp.transport(forgotten.id);
             self.release(dp, transport, forgotten.tuple.local);
         }
@@ -434,12 +435,7 @@ impl Ctl {
         if !conn.has_ways() {
             return self.forget_session(dp, tx, id);
         }
-        // Its RST may still have to find the way.
-        for (tuple, path) in conn.ways() {
-            if let Some(path) = path {
-                tx.link.remember(tuple, path, conn.port());
-            }
-        }
+        remember_ways(tx, &conn);
         let transport = dp.transport(id);
         if let Some(assoc) = dp.sctp.sessions.assoc_of(id) {
             let conns = &dp.conns;
@@ -465,6 +461,12 @@ impl Ctl {
             });
         }
     }
+}
+
+/// The reset of a connection that is gone may still have to find the way.
+fn remember_ways(tx: &mut Tx, conn: &Conn) {
+    let ways = conn.ways().filter_map(|(tuple, path)| Some((tuple, path?)));
+    ways.for_each(|(tuple, path)| tx.link.ways_back.remember(tuple, path, conn.port()));
 }
 
 /// Its MPA Request has not come whole, or it was let go.

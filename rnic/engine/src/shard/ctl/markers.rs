@@ -42,7 +42,7 @@ impl Ctl {
         let Phase::Requesting { opened, .. } = phase else {
             return;
         };
-        tx.link.remember(tuple, path, port);
+        tx.link.ways_back.remember(tuple, path, port);
         // The reset leaves before the SYN. After it, the peer would take the SYN for a segment of the old
         // connection.
         tx.transmit(dp);

@@ -200,7 +200,7 @@ impl Delivery {
                     conn.came_from(port);
                 }
             }
-            None => tx.link.remember(tuple, path, port),
+            None => tx.link.ways_back.remember(tuple, path, port),
         }
         // The ACK that completes a passive open may carry bytes, so the event that introduces the connection
         // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is told of it

@@ -51,7 +51,7 @@ impl<P: Port> RxContext<'_, P> {
         }
         // Also of an association that only claims the sender's address.
         if !is_way_known {
-            tx.link.remember(tuple, received.path, port);
+            tx.link.ways_back.remember(tuple, received.path, port);
         }
         // What is due is done before the packet is looked at.
         dp.sctp.stack.advance(dp.now);

@@ -1,20 +1,14 @@
 //! What the link has of ours: frames that are sent, packets that wait, ways back to peers without a
 //! connection.
 
-use std::collections::VecDeque;
-
 use rnic_net::Path;
 use rnic_xsk::{Frame, Port, XskError};
-use userspace_net::FourTuple;
 use userspace_tcp::{ConnId, SegmentId};
 
 use crate::capture::Tap;
 use crate::counters::ShardCounters;
 use crate::shard::loopback::{LOOPBACK, Loopback};
-
-/// Ways back that are remembered for segments of no connection. More than one batch of frames can
-/// cause.
-const WAYS_BACK: usize = 256;
+use crate::shard::tx::ways_back::WaysBack;
 
 /// What the link has of ours.
 #[derive(Debug)]
@@ -24,7 +18,7 @@ pub(in crate::shard) struct Link {
     count: usize,
     /// What goes in fragments, and before all else, when there is room for them.
     pub waiting: Option<OversizedPacket>,
-    ways_back: VecDeque<WayBack>,
+    pub ways_back: WaysBack,
     /// By port.
     exits: Vec<Exit>,
     /// Some have another exit: a flush, of which there are many, looks at this alone.
@@ -49,14 +43,6 @@ impl Exit {
     }
 }
 
-/// How to reach the sender of a segment that has no connection.
-#[derive(Clone, Copy, Debug)]
-struct WayBack {
-    tuple: FourTuple,
-    path: Path,
-    port: usize,
-}
-
 /// A packet that is to go in fragments.
 #[derive(Debug)]
 pub(in crate::shard) struct OversizedPacket {
@@ -71,12 +57,13 @@ pub(in crate::shard) struct OversizedPacket {
 }
 
 impl Link {
-    pub fn new(frames: usize, ports: usize) -> Self {
+    /// For so many frames, ports and connections.
+    pub fn new(frames: usize, ports: usize, connections: usize) -> Self {
         Self {
             in_flight: vec![None; frames].into_boxed_slice(),
             count: 0,
             waiting: None,
-            ways_back: VecDeque::with_capacity(WAYS_BACK),
+            ways_back: WaysBack::new(connections),
             exits: (0..ports).map(Exit::of).collect(),
             has_silent: false,
         }
@@ -214,20 +201,6 @@ impl Link {
     pub fn count(&self) -> usize {
         self.count
     }
-
-    /// Remembers how to reach a peer with which there is no connection (any more).
-    pub fn remember(&mut self, tuple: FourTuple, path: Path, port: usize) {
-        if self.ways_back.len() == WAYS_BACK {
-            self.ways_back.pop_back();
-        }
-        self.ways_back.push_front(WayBack { tuple, path, port });
-    }
-
-    /// How to reach a peer with which there is no connection.
-    pub fn way_back(&self, tuple: &FourTuple) -> Option<(Path, usize)> {
-        let way = self.ways_back.iter().find(|way| way.tuple == *tuple)?;
-        Some((way.path, way.port))
-    }
 }
 
 #[cfg(test)]
@@ -242,7 +215,7 @@ mod tests {
         let (umem, mut pool) = Umem::heap(8, ChunkSize::Bytes2048);
         let (port, _wire) = MemoryPort::intercepted(&umem, 1);
         let (mut ports, loopback) = ([port], Loopback::new(&umem));
-        let mut link = Link::new(umem.frames(), ports.len());
+        let mut link = Link::new(umem.frames(), ports.len(), 1);
         assert_eq!(link.room(&mut ports, &loopback), 1);
         ports[0].transmit(pool.alloc().unwrap(), 0).unwrap();
         assert_eq!(link.room(&mut ports, &loopback), 0);

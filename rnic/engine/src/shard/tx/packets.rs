@@ -10,6 +10,16 @@ use crate::shard::sctp::tuple;
 use crate::shard::tx::Tx;
 use crate::shard::tx::link::OversizedPacket;
 
+/// How a packet gets to the peer.
+enum Way {
+    /// By this path and port.
+    Known(Path, usize),
+    /// The way to this address of the association's peer was asked for.
+    NotYet,
+    /// There is no association, and no way back is remembered.
+    Unknown,
+}
+
 impl Tx {
     /// Sends what SCTP has to send, as far as the ports take it.
     #[inline]
@@ -43,10 +53,16 @@ impl Tx {
             dp.frames.pool.free(frame);
             return false;
         };
-        let Some((path, port)) = self.way_of(dp, &packet) else {
-            dp.counters.unsendable += 1;
-            dp.frames.pool.free(frame);
-            return true;
+        let (path, port) = match self.way_of(dp, &packet) {
+            Way::Known(path, port) => (path, port),
+            way => {
+                match way {
+                    Way::NotYet => dp.counters.no_path += 1,
+                    _ => dp.counters.unsendable += 1,
+                }
+                dp.frames.pool.free(frame);
+                return true;
+            }
         };
         let (local, remote) = (packet.ends.local.ip(), packet.ends.remote.ip());
         let headers = path.headers_len(remote) + packet.udp.map_or(0, |_| UDP_HEADER);
@@ -82,15 +98,18 @@ impl Tx {
     }
 
     /// How a packet gets to the peer.
-    fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Option<(Path, usize)> {
+    fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Way {
         let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
         let id = assoc.map(|assoc| dp.sctp.sessions.carrier(assoc));
         match id.and_then(|id| dp.conns.get(id)) {
-            Some(conn) => {
-                let path = conn.path_to(packet.ends.remote.ip())?;
-                Some((*path, conn.port()))
-            }
-            None => self.link.way_back(&tuple(&packet.ends)),
+            Some(conn) => match conn.path_to(packet.ends.remote.ip()) {
+                Some(path) => Way::Known(*path, conn.port()),
+                None => Way::NotYet,
+            },
+            None => match self.link.ways_back.find(&tuple(&packet.ends)) {
+                Some((path, port)) => Way::Known(path, port),
+                None => Way::Unknown,
+            },
         }
     }
 }

@@ -194,7 +194,7 @@ impl Tx {
         let way = match conn.and_then(|id| dp.conns.get(id)) {
             Some(conn) => Some((&conn.path, conn.port())),
             None => {
-                back = self.link.way_back(&tuple);
+                back = self.link.ways_back.find(&tuple);
                 back.as_ref().map(|(path, port)| (path, *port))
             }
         };
