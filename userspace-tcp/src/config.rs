@@ -78,6 +78,10 @@ pub struct Config {
     /// Send FIN in a segment of its own. Else it goes with the last data if that is sent after the close.
     /// An end in the kernel may be told of a FIN before the data of its segment.
     pub fin_alone: bool,
+    /// The layer above cuts a segment that the peer's window does not take, when it is told
+    /// ([`Event::WindowTooSmall`](crate::Event::WindowTooSmall)). For a small window it makes segments of so many
+    /// bytes, and none smaller. `None`: it does not, and the window is probed until it takes the segment.
+    pub cuts_from: Option<u32>,
 }
 
 /// Which congestion control algorithm decides how much may be in the network.
@@ -202,6 +206,7 @@ impl Default for Config {
             congestion: CongestionControl::Cubic,
             pacing: true,
             fin_alone: false,
+            cuts_from: None,
         }
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Connection<B> {
     tail_probe_due: bool,
     /// Window probes since the peer's window last let something through.
     probes: u32,
+    /// [`Config::cuts_from`]; 0: none.
+    cuts_from: u32,
     /// Duplicate ACKs in a row, without SACK blocks.
     duplicates: u32,
     /// The present recovery goes by duplicate ACKs, not by SACK blocks.
@@ -194,6 +196,7 @@ impl<B> Connection<B> {
             probe_due: false,
             tail_probe_due: false,
             probes: 0,
+            cuts_from: config.cuts_from.unwrap_or(0),
             duplicates: 0,
             recovery_by_duplicates: false,
             quiet_until: Instant::ZERO,

@@ -68,6 +68,10 @@ pub enum Event {
         /// What [`crate::Stack::mss`] says.
         mss: usize,
     },
+    /// The peer's window has stayed too small for the first segment that waits, and nothing is on its way (the
+    /// override timeout of RFC 9293 section 3.8.6.2.1). [`crate::Stack::split`] cuts the segment to what the
+    /// window takes. Only with [`crate::Config::cuts_from`].
+    WindowTooSmall,
     /// The peer calls bytes urgent that are not consumed yet, or more of them than before
     /// (RFC 9293 section 3.8.5). They stay in their place; [`Info::urgent_to`] says how far they
     /// reach.

@@ -1,7 +1,7 @@
 //! The sending half of a connection: the queue of segments and the state of each (RFC 9293
 //! section 3.4, RFC 2018, RFC 6675).
 //!
-//! A segment is the unit: it is never split or joined. Its buffer is here, or with the link, or
+//! A segment is the unit: it is never joined, and split only by the layer above, before it is sent. Its buffer is here, or with the link, or
 //! released. A segment whose buffer is with the link is not sent a second time.
 //!
 //! Only a retransmission timeout, an undone recovery and a path that became narrower look at all segments in
@@ -55,6 +55,8 @@ pub(crate) struct Outbound<B> {
     /// The greatest ever (MAX.SND.WND), and the greatest since nothing was queued.
     window_max: u64,
     window_offered: u64,
+    /// It has stayed too small for a segment.
+    was_too_small: bool,
     /// SND.WL1 (of the peer's space) and SND.WL2.
     window_seq: i64,
     window_ack: Position,
@@ -121,6 +123,7 @@ impl<B> Outbound<B> {
             window: 0,
             window_max: 0,
             window_offered: 0,
+            was_too_small: false,
             window_seq: 0,
             window_ack: 0,
             fin: Fin::default(),
@@ -185,13 +188,61 @@ impl<B> Outbound<B> {
     }
 
     /// The largest segment that the peer's window is going to take, as far as is known: one that is
-    /// larger would wait for as long as the peer does not offer more.
+    /// larger would wait for as long as the peer does not offer more. A peer whose window has stayed too
+    /// small once may never offer all of it again, but half (RFC 9293 section 3.8.6.2.1).
     #[inline]
     pub(crate) fn largest_fit(&self) -> u64 {
         match (self.window_offered, self.window_max) {
             (0, 0) => u64::MAX,
             (0, ever) => ever,
+            (offered, ever) if self.was_too_small => offered.min(ever / 2),
             (offered, _) => offered,
+        }
+    }
+
+    /// The next segment's bytes that the peer's window takes, if these are some and not all.
+    pub(crate) fn part_in_window(&self) -> Option<u64> {
+        let slot = self.ring.at(self.sent)?;
+        let room = (self.una + self.window).saturating_sub(slot.start);
+        (1..u64::from(slot.len)).contains(&room).then_some(room)
+    }
+
+    /// The peer's window has stayed too small for the next segment.
+    pub(crate) fn window_is_too_small(&mut self) {
+        self.was_too_small = true;
+        self.window_offered = self.window;
+    }
+
+    /// Has `cut` make two segments of the next one, the first of so many bytes. Says whether it did.
+    pub(crate) fn split(
+        &mut self,
+        at: u64,
+        pool: &mut QueuePool<Slot<B>>,
+        cut: impl FnOnce(B, usize) -> Result<[Outgoing<B>; 2], B>,
+    ) -> bool {
+        let Some(slot) = self.ring.at_mut(self.sent) else {
+            return false;
+        };
+        let Some(buf) = slot.buf.take() else {
+            return false;
+        };
+        match cut(buf, at as usize) {
+            Ok([first, second]) => {
+                debug_assert_eq!(
+                    (u64::from(first.len), first.len + second.len),
+                    (at, slot.len)
+                );
+                let middle = slot.start + at;
+                let slots = [(slot.start, first), (middle, second)].map(|(start, part)| {
+                    Slot::new(start, part.len, part.payload_sum, Some(part.buf))
+                });
+                self.ring.replace(self.sent, slots, pool);
+                true
+            }
+            Err(buf) => {
+                slot.buf = Some(buf);
+                false
+            }
         }
     }
 

@@ -29,7 +29,7 @@ use crate::connection::{Connection, Seed};
 use crate::effects::{Effects, Env};
 use crate::interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, IcmpError, Info, ListenError,
-    SegmentId, State,
+    Outgoing, SegmentId, State,
 };
 use crate::isn;
 use crate::outbound::Returned;
@@ -345,6 +345,22 @@ impl<B> Stack<B> {
     /// already.
     pub fn abort(&mut self, conn: ConnId) -> bool {
         self.end(conn, Connection::abort)
+    }
+
+    /// Has `cut` make two segments of the next one of a connection, the first of so many bytes as it is told: as
+    /// many as the peer's window takes. The first goes out. `cut` may refuse, and give the buffer back. Says
+    /// whether it was cut: not if the window takes all by now, or nothing. It is for
+    /// [`Event::WindowTooSmall`](crate::Event::WindowTooSmall).
+    pub fn split(
+        &mut self,
+        conn: ConnId,
+        now: Instant,
+        cut: impl FnOnce(B, usize) -> Result<[Outgoing<B>; 2], B>,
+    ) -> bool {
+        self.now = now;
+        let mut split = false;
+        self.end(conn, |connection, env| split = connection.split(env, cut));
+        split
     }
 
     /// An ICMP error quotes a segment from `tuple.local` to `tuple.remote` that began at `seq`.

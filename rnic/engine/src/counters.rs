@@ -76,6 +76,8 @@ pub struct ShardCounters {
     pub unsendable: u64,
     /// SCTP packets to a further address of a peer, to which no way is known (yet).
     pub no_path: u64,
+    /// Segments that were cut because the peer's window had stayed too small for a whole FPDU.
+    pub fpdus_cut: u64,
     /// ICMP errors about flows of ours that were given to TCP.
     pub icmp_errors: u64,
     /// Of these, those that TCP did not believe: no such connection, or no such segment under way.
@@ -311,6 +313,7 @@ pub(crate) fn named(
     put("transmit_full", shard.transmit_full);
     put("unsendable", shard.unsendable);
     put("no_path", shard.no_path);
+    put("fpdus_cut", shard.fpdus_cut);
     put("icmp_errors", shard.icmp_errors);
     put("icmp_ignored", shard.icmp_ignored);
     put("mss_changes", shard.mss_changes);

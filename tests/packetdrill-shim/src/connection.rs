@@ -132,7 +132,10 @@ impl Connection {
             Event::SoftError(SoftError::Unreachable { .. }) => {
                 self.soft = Some(Errno(libc::EHOSTUNREACH));
             }
-            Event::SoftError(SoftError::NoAnswer) | Event::MssChanged { .. } | Event::Urgent => {}
+            Event::SoftError(SoftError::NoAnswer)
+            | Event::MssChanged { .. }
+            | Event::Urgent
+            | Event::WindowTooSmall => {}
         }
     }
 

@@ -201,7 +201,10 @@ impl Tcp {
                     log::info!("the peer does not answer; trying on");
                     self.unanswered = true;
                 }
-                Event::TimeWaitOver | Event::MssChanged { .. } | Event::Urgent => {}
+                Event::TimeWaitOver
+                | Event::MssChanged { .. }
+                | Event::Urgent
+                | Event::WindowTooSmall => {}
             }
         }
     }

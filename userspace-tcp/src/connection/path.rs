@@ -28,9 +28,14 @@ impl<B> Connection<B> {
     /// The most bytes that the next segment may have: a probe's, while one is wanted, but no more than
     /// the peer's window takes.
     pub(crate) fn mss(&self) -> usize {
-        let passes = self.path.postable().saturating_sub(self.overhead());
         // No more than the first of the two.
-        u64::from(passes).min(self.outbound.largest_fit()) as usize
+        let fits = self.outbound.largest_fit().max(self.cuts_from.into());
+        u64::from(self.passing()).min(fits) as usize
+    }
+
+    /// The most bytes that the next segment may have on the path, whatever the peer's window is.
+    pub(crate) fn passing(&self) -> u32 {
+        self.path.postable().saturating_sub(self.overhead())
     }
 
     /// See [`crate::Stack::wants_probe`].

@@ -15,6 +15,28 @@ use super::timeout::Timer;
 const CUT_MIN: usize = 64;
 
 impl<B> Connection<B> {
+    /// See [`crate::Stack::split`].
+    pub(crate) fn split(
+        &mut self,
+        env: &mut Env<'_, B>,
+        cut: impl FnOnce(B, usize) -> Result<[Outgoing<B>; 2], B>,
+    ) -> bool {
+        let Some(at) = self.outbound.part_in_window() else {
+            return false;
+        };
+        let probes_path = self.path.is_probe(self.outbound.next());
+        let split = self.outbound.split(at, &mut env.pools.queues, cut);
+        if split {
+            // What is sent instead says nothing of the size that was to be tried.
+            if probes_path {
+                self.path.probe_lost(env.now, false);
+            }
+            self.probe_due = false;
+            self.pacer.advance(env.now);
+        }
+        split
+    }
+
     /// Before the first segment of several is queued.
     #[inline]
     pub(crate) fn begin_posting(&mut self, env: &Env<'_, B>) {

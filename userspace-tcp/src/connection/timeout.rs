@@ -15,6 +15,9 @@ use super::Connection;
 /// When a retransmission is due but the link still has the buffer, it is looked at again after this.
 const LINK_RETRY: Duration = Duration::from_millis(10);
 
+/// The override timeout of RFC 9293 section 3.8.6.2.1, which asks for 0.1 to 1 second.
+const OVERRIDE: Duration = Duration::from_millis(200);
+
 /// R1 of RFC 9293 section 3.8.3: after so many timeouts in a row it may be the path.
 const R1: u32 = 3;
 
@@ -108,9 +111,16 @@ impl<B> Connection<B> {
                 self.arm(now, config);
             }
         } else if self.outbound.unsent_fits_window() == Some(false) {
-            if !matches!(self.timer, Timer::Persist(_)) {
-                self.progress_at = now;
-                self.arm_persist(now, config);
+            match self.timer {
+                // The window is not closed any more, but too small.
+                Timer::Persist(at) if self.waits_for_override() => {
+                    self.timer = Timer::Persist(at.min(now + OVERRIDE));
+                }
+                Timer::Persist(_) => {}
+                _ => {
+                    self.progress_at = now;
+                    self.arm_persist(now, config);
+                }
             }
         } else {
             self.timer = self.idle_timer();
@@ -156,8 +166,17 @@ impl<B> Connection<B> {
         over
     }
 
+    /// The peer's window takes a part of the next segment, which the layer above may be asked to cut.
+    fn waits_for_override(&self) -> bool {
+        self.cuts_from > 0 && self.outbound.part_in_window().is_some()
+    }
+
     fn arm_persist(&mut self, now: Instant, config: &Config) {
-        let at = now + self.rtt.backed_off(self.probes, config);
+        let mut patience = self.rtt.backed_off(self.probes, config);
+        if self.waits_for_override() {
+            patience = patience.min(OVERRIDE);
+        }
+        let at = now + patience;
         let give_up_at = self.gives_up_at(config).unwrap_or(at);
         self.timer = Timer::Persist(at.min(give_up_at).max(now));
     }
@@ -229,6 +248,11 @@ impl<B> Connection<B> {
         self.counters.probes += 1;
         self.probes = self.probes.saturating_add(1);
         self.probe_due = true;
+        if self.waits_for_override() {
+            self.outbound.window_is_too_small();
+            let event = Event::WindowTooSmall;
+            env.effects.events.push_back((self.id, event));
+        }
         self.arm_persist(env.now, env.config);
     }
 }

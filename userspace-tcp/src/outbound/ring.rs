@@ -75,6 +75,20 @@ impl<B> Ring<B> {
         self.slots.push_back(slot);
     }
 
+    /// Puts two segments in the place of one behind which none was sent: their names change.
+    pub(super) fn replace(
+        &mut self,
+        place: usize,
+        [first, second]: [Slot<B>; 2],
+        pool: &mut QueuePool<Slot<B>>,
+    ) {
+        pool.make_room(&mut self.slots);
+        if let Some(slot) = self.slots.get_mut(place) {
+            *slot = first;
+            self.slots.insert(place + 1, second);
+        }
+    }
+
     pub(super) fn pop(&mut self) -> Option<Slot<B>> {
         let slot = self.slots.pop_front()?;
         self.front = self.front.wrapping_add(1);

@@ -114,7 +114,7 @@ impl Application {
             Event::Closed | Event::Reset | Event::Refused | Event::TimedOut => self.over = true,
             Event::TimeWaitOver => assert!(self.over),
             Event::MssChanged { mss } => assert!(mss > 0),
-            Event::Urgent => {}
+            Event::Urgent | Event::WindowTooSmall => {}
             Event::SoftError(SoftError::Unreachable { .. } | SoftError::NoAnswer) => {}
         }
     }

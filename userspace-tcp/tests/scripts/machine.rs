@@ -358,6 +358,7 @@ fn happening(event: Event) -> Happening {
         Event::TimeWaitOver => ("time_wait_over", None),
         Event::MssChanged { mss } => ("mss_changed", Some(mss as u64)),
         Event::Urgent => ("urgent", None),
+        Event::WindowTooSmall => ("window_too_small", None),
         Event::SoftError(SoftError::NoAnswer) => ("no_answer", None),
         Event::SoftError(SoftError::Unreachable { .. }) => ("unreachable", None),
     };

@@ -13,6 +13,7 @@ use userspace_tcp::{ConnId, SegmentId, Stack};
 
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;
+use super::llp::EMSS_MIN;
 use super::loopback::Loopback;
 use super::sctp::{ChunkFrame, ChunkOwner, Sctp};
 use super::siblings::Siblings;
@@ -102,6 +103,8 @@ impl<P: Port> Datapath<P> {
         // Linux tells siw of a FIN before the data of its segment: a rejection's private data, and a
         // Terminate, would be lost on it.
         tcp.fin_alone = true;
+        // One FPDU is one segment, unless the peer's window takes no whole one.
+        tcp.cuts_from = Some(EMSS_MIN as u32);
         Self {
             stack: Stack::new(tcp, config.common_secret, now),
             sctp: Sctp::new(&config, now),

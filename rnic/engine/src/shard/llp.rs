@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rnic_ipc::control::Transport;
 use rnic_proto::mpa::fpdu;
+use rnic_proto::mpa::marker::MARKER_LEN;
 use rnic_proto::rdmap::{RdmapError, TerminateError, TerminateMessage, terminate};
 use rnic_proto::sctp::{PPID_CONTROL, Session};
 use rnic_xsk::{Frame, Port};
@@ -16,6 +17,9 @@ use super::datapath::Datapath;
 use super::sctp::{CONTROL_CHUNKS, ChunkFrame};
 use crate::command::CommandError;
 use crate::conn::{Conn, ConnKind};
+
+/// The least EMSS, in bytes: an FPDU of the smallest MULPDU, with the Marker that it may have.
+pub(in crate::shard) const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN) + MARKER_LEN;
 
 /// A message of the start-up could not be sent: no frame is free, or the connection is gone.
 #[derive(Debug)]

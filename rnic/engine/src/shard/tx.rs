@@ -6,8 +6,9 @@
 //! once ([`immediate`]).
 //!
 //! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
-//! ([`link`]), or to others in their place ([`exits`]). A segment without a connection finds its way too ([`ways_back`]). SCTP gives [`packets`]. What became too large for its path is sent as [`fragments`].
+//! ([`link`]), or to others in their place ([`exits`]). A segment without a connection finds its way too ([`ways_back`]). SCTP gives [`packets`]. What a window does not take whole is [`cut`]. What became too large for its path is sent as [`fragments`].
 
+mod cut;
 pub(super) mod drr_scheduler;
 mod exits;
 pub(super) mod fragments;

@@ -141,6 +141,11 @@ pub const SHARD: &[Family] = &[
         &[("", "no_path")],
     ),
     one(
+        "rnic_fpdus_cut_total",
+        "Segments cut because the peer's window stayed too small for a whole FPDU.",
+        &[("", "fpdus_cut")],
+    ),
+    one(
         "rnic_icmp_errors_total",
         "ICMP errors about flows of the RNIC, by whether TCP believed them.",
         &[

@@ -68,6 +68,7 @@ impl Ctl {
                 TcpEvent::MssChanged { mss } => self.mss_changed(dp, tx, id, mss),
                 // MPA knows of no bytes that are more urgent than others.
                 TcpEvent::Urgent => {}
+                TcpEvent::WindowTooSmall => tx.cut_next(dp, id),
                 TcpEvent::SoftError(SoftError::NoAnswer) => self.doubt_path(dp, id),
                 TcpEvent::SoftError(SoftError::Unreachable { .. }) => {}
                 TcpEvent::PeerClosed => self.peer_closed(dp, tx, id),

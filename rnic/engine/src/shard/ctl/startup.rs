@@ -18,12 +18,9 @@ use crate::conn::{Asked, Asking, Conn, Phase, SLICES_MAX};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
-use crate::shard::llp::NotSent;
+use crate::shard::llp::{EMSS_MIN, NotSent};
 use crate::shard::request_names;
 use crate::shard::tx::Tx;
-
-/// The least EMSS, in bytes: an FPDU of the smallest MULPDU.
-const EMSS_MIN: usize = fpdu::fpdu_length(fpdu::MULPDU_MIN);
 
 /// What the peer's bytes amounted to.
 enum Outcome {
@@ -73,9 +70,9 @@ impl Ctl {
         self.deliver_startup(dp, tx, id);
     }
 
-    /// Takes over what TCP agreed on at its establishment. One FPDU is one segment here, and none exceeds the
-    /// window. So this ends the connection and returns false when the segment size or the peer's window is
-    /// too small for the smallest full-size FPDU (RFC 5044 section 4.5).
+    /// Takes over what TCP agreed on at its establishment. One FPDU is one segment here. So this ends the
+    /// connection and returns false when a segment is too small for the smallest full-size FPDU (RFC 5044
+    /// section 4.5). For a window that is, FPDUs are cut.
     pub(in crate::shard) fn segments_suit<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -91,19 +88,15 @@ impl Ctl {
         };
         conn.timestamps = info.timestamps;
         let remote = conn.tuple.remote;
-        let fits = dp.stack.mss(id);
-        if fits >= EMSS_MIN {
+        let mss = info.mss;
+        if mss >= EMSS_MIN {
             return true;
         }
-        let what = match info.mss < EMSS_MIN {
-            true => "TCP segments hold",
-            false => "TCP window takes",
-        };
         let message = format!(
-            "{remote}: the peer's {what} {fits} bytes, and the smallest FPDU needs {EMSS_MIN}: \
-             raise the peer's MSS or receive buffer"
+            "{remote}: the peer's MSS lets TCP segments hold {mss} bytes, and the smallest FPDU needs \
+             {EMSS_MIN}: raise the peer's MSS"
         );
-        log::debug!("{message}");
+        log::info!("{message}");
         self.abort(dp, tx, id, DisconnectReason::NotMpa, Some(message));
         false
     }
