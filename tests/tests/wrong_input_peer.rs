@@ -1,10 +1,10 @@
 //! Peers that are not MPA, or not there, get nowhere: a named error, and everybody else goes on.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use rnic_tests::lab::{Family, Host};
+use rnic_tests::lab::{Family, Host, INTERFACE};
 use rnic_tests::pair::Pair;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::tool;
@@ -75,6 +75,35 @@ fn a_silent_client_is_cut_off() {
     assert_eq!(answer, b"", "an answer to half a request");
     let ping = tool::client(&pair.daemon_a, "rnic-ping", at, &["--count", "3"]);
     let _ = ping.run().success();
+}
+
+/// The subnet of the client's host is wider than the server's: so it may have that address (RFC 9293, MUST-63).
+#[test]
+fn a_client_at_the_broadcast_address_of_the_servers_subnet_gets_no_answer() {
+    let pair = Pair::new("broadcast");
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-ping", at, &[]);
+    let answered = |last: u8| {
+        let IpAddr::V4(server) = at.ip() else {
+            panic!("{at} is of IPv4")
+        };
+        let [a, b, c, _] = server.octets();
+        let source = Ipv4Addr::new(a, b, c, last).to_string();
+        let host = &pair.a.namespace;
+        host.ip(&["-4", "addr", "flush", "dev", INTERFACE]);
+        host.ip(&["addr", "add", &format!("{source}/16"), "dev", INTERFACE]);
+        let route = format!("{server}/32");
+        host.ip(&["route", "replace", &route, "dev", INTERFACE, "src", &source]);
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_secs(3));
+        host.in_thread(connect).is_ok()
+    };
+    assert!(answered(254), "a host's address");
+    let before = pair.daemon_b.counter("rx_martians");
+    assert!(
+        !answered(255),
+        "the broadcast address of the server's subnet"
+    );
+    assert!(pair.daemon_b.counter("rx_martians") > before);
 }
 
 #[test]

@@ -34,4 +34,4 @@ pub mod wheel;
 pub use conn_id::ConnId;
 pub use ecn::Ecn;
 pub use time::{Instant, earlier};
-pub use tuple::{Endpoint, FourTuple, UdpPorts};
+pub use tuple::{Endpoint, FourTuple, UdpPorts, may_be_a_host};

@@ -13,6 +13,18 @@ pub struct Endpoint {
     pub port: u16,
 }
 
+/// Whether a host may have an address, as far as it says itself. Not so are multicast and broadcast addresses,
+/// 0.0.0.0/8 and 240.0.0.0/4 (RFC 1122 section 3.2.1.3), the unspecified address, and IPv4 in IPv6. What says
+/// it comes from there is not answered.
+pub const fn may_be_a_host(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => matches!(addr.octets()[0], 1..=223),
+        IpAddr::V6(addr) => {
+            !addr.is_unspecified() && !addr.is_multicast() && addr.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
 impl Endpoint {
     /// An address and a port.
     #[inline]

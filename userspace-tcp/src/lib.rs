@@ -19,8 +19,8 @@
 //!    [`Stack::poll_released`] until empty, for buffers nobody needs any more.
 //!
 //! # Rules that the layer above can build on
-//! - One [`Stack::send`] is exactly one TCP segment, in every transmission of it; never split ([`Stack::split`] is the caller's), never
-//!   joined with another.
+//! - One [`Stack::send`] is exactly one TCP segment, in every transmission of it; never joined with another, and
+//!   never split but by [`Stack::split`], before it is sent.
 //! - The payload of a [`Transmit`] always has the same header length on one connection, whether it
 //!   is a retransmission or not: 20 bytes, or 32 with timestamps.
 //! - [`Received::new`] names each byte of the stream exactly once, as soon as it is here.

@@ -21,7 +21,7 @@ use userspace_net::links::{Links, Queue};
 use userspace_net::locals::Locals;
 use userspace_net::slab::{Named, Slab};
 use userspace_net::wheel::Wheel;
-use userspace_net::{Endpoint, FourTuple, Instant, earlier};
+use userspace_net::{Endpoint, FourTuple, Instant, earlier, may_be_a_host};
 
 use crate::StreamOffset;
 use crate::config::{Config, ConnOptions, KeepAlive};
@@ -573,8 +573,8 @@ impl<B> Stack<B> {
     }
 }
 
-/// Whether an end can be one of a TCP connection (RFC 9293 section 3.9.2.3).
+/// Whether an end can be one of a TCP connection (RFC 9293 section 3.9.2.3). Broadcast addresses of subnets are
+/// for the caller to know.
 fn is_unicast(end: Endpoint) -> bool {
-    let broadcast = matches!(end.addr, std::net::IpAddr::V4(addr) if addr.is_broadcast());
-    end.port != 0 && !end.addr.is_unspecified() && !end.addr.is_multicast() && !broadcast
+    end.port != 0 && may_be_a_host(end.addr)
 }

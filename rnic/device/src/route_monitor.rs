@@ -22,7 +22,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use crate::DeviceError;
 use crate::core::Core;
 use crate::host::Members;
-use crate::host::address::addresses;
+use crate::host::address::{addresses, broadcasts};
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
 use crate::vlan::{Lan, Route};
@@ -134,6 +134,7 @@ fn follow(core: &Core, changes: &Changes) {
     let mut members = FollowedMembers::new(Instant::now());
     // It may have had none when it was opened.
     link::look(core, &core.interface());
+    tell_broadcasts(core, &core.lans());
     loop {
         let wake = &core.stale_neighbors.wake;
         let mut both = [
@@ -170,6 +171,7 @@ fn follow(core: &Core, changes: &Changes) {
         }
         if changed {
             look(core, &lans);
+            tell_broadcasts(core, &lans);
         }
         if changed || !missing.is_empty() {
             end_of_addresses(core, &lans, &mut missing);
@@ -208,6 +210,18 @@ fn present_addresses(core: &Core, lans: &[Lan]) -> Option<HashSet<IpAddr>> {
         present.extend(addresses(netlink, interface.index).ok()?);
     }
     Some(present)
+}
+
+/// Tells the shards which addresses of the interfaces' subnets are no host's. While an interface can't be asked, as
+/// when it is gone, what they know stays.
+fn tell_broadcasts(core: &Core, lans: &[Lan]) {
+    let Some(netlink) = &core.netlink else { return };
+    let of = |lan: &Lan| broadcasts(netlink, lan.interface.index);
+    let found: Result<Vec<_>, _> = lans.iter().map(of).collect();
+    if let Ok(found) = found {
+        let found = found.concat();
+        let _ = core.shards.all_do(|| Command::SetBroadcasts(found.clone()));
+    }
 }
 
 /// Brings the shards to what the host is at present.

@@ -3,7 +3,7 @@
 //! The Privileged Resource Manager has checked every command before it arrives here. The shard trusts the
 //! names and rights in a command, but nothing that a client or a peer can write later.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,6 +329,9 @@ pub enum Command {
         /// Which.
         address: IpAddr,
     },
+    /// The broadcast addresses of the interface's subnets, in place of those before. What names one of them as its
+    /// source or destination is dropped (RFC 9293 section 3.9.2.3).
+    SetBroadcasts(Vec<Ipv4Addr>),
     /// An internal link ends here from now on; answered by [`Answer::InternalLink`].
     SetInternalLink {
         /// Its number: of one whose other end is gone, of which it takes the place, or as many as there are.

@@ -19,8 +19,9 @@ pub struct ShardCounters {
     /// Segments to an address of a VLAN that came by another, or by none.
     pub wrong_vlan: u64,
     /// Segments that arrive over a network with a source address of this host, which no network delivers (RFC
-    /// 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Also those for a connection of the loopback or of an
-    /// internal link.
+    /// 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Also those
+    /// of no connection that name the broadcast address of a subnet, and those for a connection of the loopback or
+    /// of an internal link.
     pub martians: u64,
     /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
     /// is, in the order of [`PEERS_REFUSED`].

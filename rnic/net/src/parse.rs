@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use userspace_net::checksum::{self, PartialSum};
-use userspace_net::{Ecn, Endpoint, FourTuple, UdpPorts};
+use userspace_net::{Ecn, Endpoint, FourTuple, UdpPorts, may_be_a_host};
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
@@ -59,7 +59,7 @@ pub enum DropReason {
     #[error("neither TCP, SCTP nor UDP")]
     OtherProtocol,
     /// Sent to or from an address that no connection can have (RFC 1122 section 4.2.3.10).
-    #[error("group address")]
+    #[error("an address that no host has")]
     GroupAddress,
     /// The TCP checksum is wrong.
     #[error("bad TCP checksum")]
@@ -273,7 +273,7 @@ impl Ip {
             ETHERTYPE_IPV6 => Self::v6(packet, left)?,
             _ => return Err(DropReason::NotIp),
         };
-        if is_group(ip.source) || is_group(ip.destination) {
+        if !may_be_a_host(ip.source) || !may_be_a_host(ip.destination) {
             return Err(DropReason::GroupAddress);
         }
         ip.data = link.len + ip.data.start..link.len + ip.data.end;
@@ -367,14 +367,6 @@ impl Ip {
             data: header..total,
             part,
         })
-    }
-}
-
-/// Whether no endpoint can have this address.
-fn is_group(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
     }
 }
 

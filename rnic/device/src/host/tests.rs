@@ -10,7 +10,7 @@ use rnic_net::PathDefaults;
 use rnic_steering::Mode;
 use rustix::thread::LinkNameSpaceType;
 
-use super::address::addresses;
+use super::address::{addresses, broadcasts};
 use super::interface::Interface;
 use super::joined_frames;
 use super::neighbour;
@@ -198,6 +198,26 @@ fn all_addresses_of_the_interface_and_no_others_are_found() {
     assert!(found.contains(&address("198.18.0.1")), "{found:?}");
     assert!(found.contains(&address("2001:db8::1")), "{found:?}");
     assert!(!found.contains(&address("198.19.0.1")), "{found:?}");
+    drop(lab);
+}
+
+/// The kernel takes the last address of each subnet for a broadcast address, whoever added it.
+#[test]
+fn the_broadcast_addresses_of_all_subnets_are_found() {
+    let lab = Lab::new("broadcast");
+    let netlink = Netlink::open().unwrap();
+    let interface = Interface::find(&netlink, "veth0").unwrap();
+    ip("addr add 198.18.40.1/22 dev veth0");
+    ip("addr add 198.18.50.1/24 brd 198.18.50.77 dev veth0");
+    ip("addr add 198.18.60.1/31 dev veth0");
+    let found = broadcasts(&netlink, interface.index).unwrap();
+    for each in ["198.18.43.255", "198.18.50.77", "198.18.50.255"] {
+        assert!(found.contains(&each.parse().unwrap()), "{each}: {found:?}");
+    }
+    assert!(
+        !found.contains(&"198.18.60.1".parse().unwrap()),
+        "{found:?}"
+    );
     drop(lab);
 }
 

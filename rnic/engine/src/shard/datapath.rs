@@ -5,6 +5,7 @@
 //! [`super::ctl`]).
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::{Frame, FramePool, Port, Umem};
@@ -39,6 +40,8 @@ pub(super) struct Datapath<P> {
     pub loopback: Loopback,
     /// And one more, where the interface has several shards.
     pub siblings: Option<Siblings>,
+    /// The broadcast addresses of the interface's subnets, in order.
+    pub broadcasts: Vec<Ipv4Addr>,
     pub frames: Frames,
     /// TCP.
     pub stack: Stack<Frame>,
@@ -121,6 +124,7 @@ impl<P: Port> Datapath<P> {
             },
             loopback: Loopback::new(&umem),
             siblings: None,
+            broadcasts: Vec::new(),
             counters: ShardCounters::default(),
             captures: Captures::new(umem.frame_capacity(), config.unix_time_at_zero),
             now,

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use rnic_net::{Path, PathDefaults};
 use rnic_xsk::Port;
+use userspace_net::{Endpoint, FourTuple};
 
 use super::datapath::Datapath;
 use super::loopback::{LOOPBACK, untagged_mtu};
@@ -43,6 +44,20 @@ impl<P: Port> Datapath<P> {
     #[inline]
     pub fn are_of_one_medium(&self, a: usize, b: usize) -> bool {
         a == b || self.is_of_interface(a) && self.is_of_interface(b)
+    }
+
+    /// Whether a segment of no connection comes from another host than this one, as far as its addresses tell: not
+    /// from or to the broadcast address of a subnet (RFC 9293 section 3.9.2.3). Other addresses that are no
+    /// host's are dropped when a packet is parsed.
+    pub fn comes_from_a_host(&self, port: usize, tuple: &FourTuple) -> bool {
+        let is_broadcast = |end: &Endpoint| match end.addr {
+            IpAddr::V4(addr) => self.broadcasts.binary_search(&addr).is_ok(),
+            IpAddr::V6(_) => false,
+        };
+        port == LOOPBACK
+            || tuple.local.addr != tuple.remote.addr
+                && !is_broadcast(&tuple.local)
+                && !is_broadcast(&tuple.remote)
     }
 
     /// The port of a new connection's first frames: which queue of the interface, the peer's answer tells.

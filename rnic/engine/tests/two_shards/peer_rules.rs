@@ -1,14 +1,16 @@
 //! Allow-lists of peers: a listener that may not be connected to is silent, for SYNs, for the ACKs that bring
-//! back SYN cookies, and for SYNs that would open an old connection again.
+//! back SYN cookies, and for SYNs that would open an old connection again. Addresses that no host has never may.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_ipc::control::MpaOptions;
 use rnic_net::{AllowList, ListOwner, PeerRules};
-use userspace_tcp::Event;
+use userspace_tcp::{Event, Flags, SeqNum};
 
 use crate::allocations::allocations_of;
+use crate::hand::{Hand, ISS, segment};
 use crate::impairment::Impairment;
 use crate::raw::{Duel, request};
 use crate::side::{CLIENT, LISTENER, SideConfig};
@@ -184,5 +186,51 @@ fn ipv6_peers_are_in_a_list_or_not() {
         world.run_for(Duration::from_millis(100));
         assert_eq!(world.b.take_request().is_some(), allowed, "{network}");
         assert_eq!(world.b.counter("peers_refused_user") > 0, !allowed);
+    }
+}
+
+/// RFC 9293 section 3.9.2.3 (MUST-63): a SYN from or to an address that is not one host's is dropped in silence.
+/// So is all else that has no connection.
+#[test]
+fn nothing_from_an_address_that_no_host_has_is_answered() {
+    let mut hand = Hand::new(SideConfig::default());
+    hand.side.listen(64, hand.now);
+    let subnets = vec![
+        "198.18.0.255".parse().unwrap(),
+        "198.18.7.15".parse().unwrap(),
+    ];
+    let command = Command::SetBroadcasts(subnets);
+    hand.side.shard.execute(command, hand.now).unwrap();
+    let no_hosts = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "127.0.0.1",
+        "127.255.0.9",
+        "224.0.0.1",
+        "239.1.2.3",
+        "240.0.0.1",
+        "250.1.2.3",
+        "255.255.255.255",
+        "198.18.0.255",
+        "198.18.7.15",
+        "198.18.0.2",
+    ];
+    for (index, addr) in no_hosts.into_iter().enumerate() {
+        let peer = SocketAddr::new(addr.parse().unwrap(), 5000);
+        for header in [
+            segment(Flags::SYN, ISS, None),
+            segment(Flags::default(), ISS, Some(SeqNum(7))),
+        ] {
+            hand.says(peer, header);
+            let seen = hand.sees();
+            assert!(seen.is_empty(), "{addr}: {seen:?}");
+        }
+        let dropped = hand.side.counter("rx_martians") + hand.side.counter("rx_group_address");
+        assert_eq!(dropped, 2 * (index as u64 + 1), "{addr}");
+    }
+    for host in ["1.0.0.1", "198.18.0.254", "198.18.7.14", "223.255.255.254"] {
+        let peer = SocketAddr::new(host.parse().unwrap(), 5000);
+        hand.says(peer, segment(Flags::SYN, ISS, None));
+        assert_eq!(hand.sees().len(), 1, "{host}");
     }
 }

@@ -213,6 +213,10 @@ impl Ctl {
             Command::SetTimeouts(timeouts) => dp.set_timeouts(timeouts),
             Command::InterfaceGone { interface } => self.interface_gone(dp, tx, &interface),
             Command::AddressGone { address } => self.address_gone(dp, tx, address),
+            Command::SetBroadcasts(mut addresses) => {
+                addresses.sort_unstable();
+                dp.broadcasts = addresses;
+            }
             Command::SetInternalLink { link, end } => {
                 let before = self.set_internal_link(dp, tx, link, end)?;
                 return Ok(Answer::InternalLink(before));

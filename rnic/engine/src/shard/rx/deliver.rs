@@ -8,7 +8,6 @@ use rnic_xsk::{Port, Umem};
 use userspace_net::Instant;
 use userspace_tcp::{ConnId, ConnOptions, NewRange as NewBytes, Received, Segment};
 
-use super::super::loopback::LOOPBACK;
 use super::deferred::DeferredRx;
 use super::gro::{self, FRAGS_MAX, Frag, GroBatch, Head};
 use super::reorder::Parking;
@@ -318,11 +317,11 @@ impl<P: Port> Datapath<P> {
 
 impl<P: Port> Datapath<P> {
     /// Whether a segment arrived by the right port. A connection's segments must come over its own medium,
-    /// and no segment from a link may have its own destination address as its source.
+    /// and one of no connection must be from a host.
     fn comes_by_its_port(&self, id: Option<ConnId>, head: &Head) -> bool {
         match id.and_then(|id| self.conns.get(id)) {
             Some(conn) => self.are_of_one_medium(conn.port(), head.port),
-            None => head.port == LOOPBACK || head.tuple.local.addr != head.tuple.remote.addr,
+            None => self.comes_from_a_host(head.port, &head.tuple),
         }
     }
 }

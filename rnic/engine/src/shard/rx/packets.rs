@@ -8,7 +8,6 @@ use rnic_xsk::{Frame, Packet, Port};
 use super::RxContext;
 use crate::conn::Phase;
 use crate::shard::datapath::Datapath;
-use crate::shard::loopback::LOOPBACK;
 use crate::shard::sctp::{Arrival, Held, Sctp, ends};
 
 impl<P: Port> RxContext<'_, P> {
@@ -34,10 +33,7 @@ impl<P: Port> RxContext<'_, P> {
                 dp.are_of_one_medium(conn.port(), port),
                 conn.path_to(tuple.remote.addr).is_some(),
             ),
-            None => {
-                let is_foreign = tuple.local.addr != tuple.remote.addr;
-                (port == LOOPBACK || is_foreign, false)
-            }
+            None => (dp.comes_from_a_host(port, &tuple), false),
         };
         if !takes {
             dp.counters.martians += 1;
