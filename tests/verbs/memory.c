@@ -318,6 +318,27 @@ static void check_fork(void)
 	munmap(word, 4 * PAGE);
 }
 
+/* fork(2): the child has a copy of the memory at the time of the call. A part of the first page is registered. */
+static void check_fork_snapshot(size_t size)
+{
+	char *start = mapped(size, 0);
+	volatile int *word = (int *)start, *last = (int *)(start + size - sizeof(int));
+	struct ibv_mr *mr = ibv_reg_mr(answers->pd, start + PAGE / 2, size - PAGE / 2, ACCESS);
+
+	CHECK(mr);
+	for (int round = 0; round < 100; round++) {
+		pid_t child;
+
+		*word = *last = round;
+		if (!(child = fork()))
+			_exit(*word != round || *last != round);
+		*word = *last = round + 1000;
+		wait_for(child);
+	}
+	CHECK(!ibv_dereg_mr(mr));
+	munmap(start, size);
+}
+
 int main(int count, char **arguments)
 {
 	struct rdma_cm_id *listener;
@@ -335,6 +356,8 @@ int main(int count, char **arguments)
 	check_mapped_again();
 	check_terabyte();
 	check_fork();
+	check_fork_snapshot(PAGE);
+	check_fork_snapshot(4 * 1024 * 1024);
 	CHECK(!rdma_disconnect(asks));
 	rdma_destroy_ep(asks);
 	rdma_destroy_ep(answers);

@@ -1,4 +1,4 @@
-//! What adopting pages costs, and giving them back, and what an access costs without it:
+//! What adopting pages costs, and giving them back, a fork(2) meanwhile, and what an access costs without it:
 //! `cargo run --release -p rnic-adopt --example cost`.
 
 use std::fs::File;
@@ -11,25 +11,49 @@ use rnic_adopt::Neighbours;
 const ROUNDS: u32 = 15;
 
 fn main() {
-    println!("{:>12} {:>12} {:>12}", "bytes", "adopt, us", "back, us");
-    for len in [64, 4096, 65_536, 1 << 20, 16 << 20, 256 << 20] {
+    println!(
+        "{:>12} {:>12} {:>12} {:>12} {:>12}",
+        "bytes", "adopt, us", "back, us", "fork, us", "before, us"
+    );
+    for len in [64, 4096, 65_536, 1 << 20, 16 << 20, 256 << 20, 1 << 30] {
         let (mut adopt, mut back) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..if len < 1 << 30 { ROUNDS } else { 3 } {
             let memory = vec![1_u8; len];
+            without.push(fork());
             let begun = Instant::now();
             let start = memory.as_ptr().expose_provenance();
             // SAFETY: the memory is dropped behind the pages.
             let place = unsafe { rnic_adopt::place(start, len, Neighbours::Exchanged) };
             let place = place.expect("memory of the heap");
             adopt.push(begun.elapsed());
+            with.push(fork());
             let begun = Instant::now();
             drop(place);
             back.push(begun.elapsed());
             assert!(memory.iter().all(|byte| *byte == 1));
         }
-        println!("{len:>12} {:>12} {:>12}", median(adopt), median(back));
+        let [adopt, back, with, without] = [adopt, back, with, without].map(median);
+        println!("{len:>12} {adopt:>12} {back:>12} {with:>12} {without:>12}");
     }
     accesses();
+}
+
+/// How long this process is in fork(2).
+fn fork() -> Duration {
+    let begun = Instant::now();
+    // SAFETY: the child ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let taken = begun.elapsed();
+    let mut status = 0;
+    // SAFETY: a child of this process.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!((waited, status), (child, 0), "the child ends");
+    taken
 }
 
 /// Writes into a buffer of 1 MiB: by a copy, as into adopted memory, and by `/proc/self/mem`.

@@ -18,9 +18,16 @@
 //!   open `/dev/userfaultfd`. Elsewhere the call fails with EFAULT. A futex(2) that fails so ends a
 //!   program of glibc's, so a caller can have small ranges left alone ([`Neighbours::Spared`]): a lock may
 //!   lie beside them.
-//! - A child made by fork(2) gets private copies of the adopted pages, as of any others. What other
-//!   threads of the parent write in the moment of the fork is there or not. A child made by a bare
-//!   clone(2) without `CLONE_VM` shares the pages with its parent.
+//! - A child made by fork(2) has private copies of the adopted pages. They are made before the fork, by the
+//!   thread that forks, so the child sees nothing that its parent stores after fork(2) has returned. What other
+//!   threads, the other process or a peer store in the time of the copying is there or not, page by page. The
+//!   kernel's own copy of other memory is of one moment.
+//! - Where the host has no memory for the copies (`MemAvailable`), or refuses the mappings for them, the child
+//!   shares the pages with its parent; both log it at their next registration.
+//! - vfork(2) and posix_spawn(3) copy nothing: the child is in its parent's memory until exec(2), as always.
+//!   A child made by a bare clone(2) without `CLONE_VM`, or by `_Fork`, shares the adopted pages with its
+//!   parent, for these calls run no handler. It is to exec, and to store nothing before.
+//! - Signals of a thread that adopts, gives back or forks wait until it has done so.
 //! - Pages that the kernel holds for another purpose (buffers registered with io_uring, direct I/O under
 //!   way, devices of VFIO) are the old ones for it, in both directions of an exchange. Such a buffer is to
 //!   be registered there after it is registered here, and taken back before.
@@ -32,13 +39,16 @@
 //!
 //! The example `cost` measures it. In a busy virtual machine of two cores:
 //!
-//! | bytes | to adopt | to give back |
-//! |---|---|---|
-//! | 64, or a page | 80 us | 60 us |
-//! | 64 KiB | 140 us | 120 us |
-//! | 1 MiB | 1.2 ms | 0.7 ms |
-//! | 16 MiB | 28 ms | 32 ms |
-//! | 256 MiB | 340 ms | 370 ms |
+//! | bytes | to adopt | to give back | fork(2) meanwhile | fork(2) before |
+//! |---|---|---|---|---|
+//! | 64, or a page | 80 us | 60 us | 110 us | 80 us |
+//! | 64 KiB | 140 us | 120 us | 130 us | 80 us |
+//! | 1 MiB | 1.2 ms | 0.7 ms | 0.8 ms | 0.2 ms |
+//! | 16 MiB | 28 ms | 32 ms | 13 ms | 0.9 ms |
+//! | 256 MiB | 340 ms | 370 ms | 135 ms | 12 ms |
+//! | 1 GiB | 0.9 to 1.7 s | 0.9 to 1.7 s | 1.8 s | 30 to 60 ms |
+//!
+//! So a program that forks to exec(2), with much memory registered, rather calls posix_spawn(3).
 //!
 //! | an access of | by a copy | by `/proc/self/mem` |
 //! |---|---|---|
@@ -75,7 +85,7 @@
 //! Pages that become a stack while they are adopted stay in the memfd until the process ends.
 //!
 //! `unsafe` lives in `sys`, which makes the system calls, and in `window`, `table` and `fork`, which pass on
-//! the promise of [`place`]'s caller.
+//! the promise of [`place`]'s caller. `fork` keeps what a fork needs in a place that the table's lock guards.
 //!
 //! # Example
 //!

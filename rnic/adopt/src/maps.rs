@@ -1,9 +1,8 @@
 //! What is mapped in a range of this process: the lines of `/proc/self/maps` (proc_pid_maps(5)).
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::{NotAdopted, host};
@@ -60,23 +59,66 @@ pub(crate) fn parts(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
 
 /// The parts of `range` that are mapped at all.
 pub(crate) fn present(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
-    let failed = |error: std::io::Error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        host("read of /proc/self/maps")(errno)
-    };
-    let file = File::open("/proc/self/maps").map_err(failed)?;
-    let mut reader = BufReader::with_capacity(1 << 16, file);
-    let mut line = String::new();
     let mut search = Search::default();
-    while reader.read_line(&mut line).map_err(failed)? > 0 {
-        if let Some(mapping) = parse(&line)
-            && !search.goes_on(mapping, range)
-        {
-            break;
-        }
-        line.clear();
-    }
+    each(&mut vec![0; BUFFER], |mapping| {
+        search.goes_on(mapping, range)
+    })?;
     Ok(search.parts())
+}
+
+/// Has `look` see one mapping after the other, by address, until it says false. It takes no memory of the
+/// heap, which may be in the midst of a change where this is called (`fork`).
+fn each(buffer: &mut [u8], mut look: impl FnMut(Mapping) -> bool) -> Result<(), NotAdopted> {
+    let open = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(c"/proc/self/maps", open, Mode::empty());
+    let file = file.map_err(host("open(/proc/self/maps)"))?;
+    let mut filled = 0;
+    loop {
+        let read = match rustix::io::read(&file, &mut buffer[filled..]) {
+            Err(Errno::INTR) => continue,
+            read => read.map_err(host("read of /proc/self/maps"))?,
+        };
+        filled += read;
+        let mut rest = &buffer[..filled];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, next) = rest.split_at(end + 1);
+            rest = next;
+            if let Some(mapping) = parse(line)
+                && !look(mapping)
+            {
+                return Ok(());
+            }
+        }
+        // Nothing more, or a line that does not fit and is none of the kernel's.
+        if read == 0 {
+            return Ok(());
+        }
+        let left = rest.len();
+        buffer.copy_within(filled - left..filled, 0);
+        filled = left;
+    }
+}
+
+/// Bytes of the buffer that [`each`] reads into: a line has some 80 and a path, of at most 4096.
+pub(crate) const BUFFER: usize = 16 << 10;
+
+/// Has `look` see each shared mapping of a file: its addresses, the file's device and inode, and the
+/// offset in it. As [`each`], without the heap.
+pub(crate) fn each_shared(
+    buffer: &mut [u8],
+    mut look: impl FnMut(Range<usize>, (u64, u64), u64),
+) -> Result<(), NotAdopted> {
+    each(buffer, |mapping| {
+        if let What::Shared {
+            device,
+            inode,
+            offset,
+        } = mapping.what
+        {
+            look(mapping.range, (device, inode), offset);
+        }
+        true
+    })
 }
 
 /// The parts of a range, from one mapping after the other.
@@ -175,7 +217,12 @@ enum Rights {
     Others,
 }
 
-fn parse(line: &str) -> Option<Mapping> {
+fn parse(line: &[u8]) -> Option<Mapping> {
+    // Names may be of any bytes; what is looked at is ASCII, and before them.
+    let line = match std::str::from_utf8(line) {
+        Ok(line) => line,
+        Err(error) => std::str::from_utf8(line.get(..error.valid_up_to())?).ok()?,
+    };
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let hex = |text| usize::from_str_radix(text, 16).ok();
@@ -217,7 +264,7 @@ mod tests {
     use super::*;
 
     fn what(line: &str) -> Option<What> {
-        parse(line).map(|mapping| mapping.what)
+        parse(line.as_bytes()).map(|mapping| mapping.what)
     }
 
     #[test]
@@ -252,7 +299,7 @@ mod tests {
     #[test]
     fn an_offset_is_that_of_the_part_s_first_byte() {
         let line = "0-3000 rw-s 00005000 00:01 77                       /memfd:x (deleted)";
-        let Mapping { range, what, .. } = parse(line).unwrap();
+        let Mapping { range, what, .. } = parse(line.as_bytes()).unwrap();
         assert_eq!(part(&range, what.clone(), &(0x3000..0x9000)), None);
         let (range, what) = part(&range, what, &(0x1000..0x9000)).unwrap();
         assert_eq!(range, 0x1000..0x3000);
@@ -278,7 +325,7 @@ mod tests {
         ];
         let found = |wanted: Range<usize>| {
             let mut search = Search::default();
-            let mut mappings = lines.iter().filter_map(|line| parse(line));
+            let mut mappings = lines.iter().filter_map(|line| parse(line.as_bytes()));
             while mappings
                 .next()
                 .is_some_and(|mapping| search.goes_on(mapping, &wanted))

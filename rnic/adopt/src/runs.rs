@@ -12,6 +12,8 @@ pub(crate) struct Runs(BTreeMap<usize, Run>);
 struct Run {
     end: usize,
     holders: usize,
+    /// Where its copy for a child is while the process forks ([`Runs::lay_out`]).
+    copy: usize,
 }
 
 impl Runs {
@@ -24,8 +26,26 @@ impl Runs {
         self.0.iter().map(|(start, run)| run.end - start).sum()
     }
 
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
-        self.0.iter().map(|(start, run)| *start..run.end)
+    /// Gives each run a place for its copy, one after the other from `at` on. Returns where the last ends.
+    pub(crate) fn lay_out(&mut self, at: usize) -> usize {
+        self.0.iter_mut().fold(at, |at, (start, run)| {
+            run.copy = at;
+            at + (run.end - start)
+        })
+    }
+
+    /// The parts of `range` that are in a run, each with the place of its copy.
+    pub(crate) fn copies(
+        &self,
+        range: &Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let before = self.0.range(..range.start).next_back();
+        let runs = before.into_iter().chain(self.0.range(range.clone()));
+        let range = range.clone();
+        runs.filter_map(move |(&start, run)| {
+            let part = start.max(range.start)..run.end.min(range.end);
+            (!part.is_empty()).then(|| (part.clone(), run.copy + (part.start - start)))
+        })
     }
 
     /// Whether a page of `range` is in a run.
@@ -64,6 +84,7 @@ impl Runs {
             let run = Run {
                 end: gap.end,
                 holders: 0,
+                copy: 0,
             };
             self.0.insert(gap.start, run);
         }
@@ -141,6 +162,14 @@ mod tests {
                     prop_assert_eq!(gaps, missing);
                     let any = range.clone().any(|page| pages[page] > 0);
                     prop_assert_eq!(runs.are_held(&range), any);
+                    prop_assert_eq!(runs.lay_out(1000), 1000 + runs.bytes());
+                    let copies: Vec<_> = runs.copies(&range).collect();
+                    let here: Vec<_> = range.clone().filter(|page| pages[*page] > 0).collect();
+                    prop_assert_eq!(copies.iter().flat_map(|(part, _)| part.clone()).collect::<Vec<_>>(), here);
+                    for (part, copy) in copies {
+                        let before = pages[..part.start].iter().filter(|holders| **holders > 0).count();
+                        prop_assert_eq!(copy, 1000 + before);
+                    }
                     runs.hold(&range);
                     range.clone().for_each(|page| pages[page] += 1);
                     held.push(range);

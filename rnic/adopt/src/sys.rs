@@ -4,8 +4,8 @@
 //! * a [`Mapping`] owns its mapping, which is undone once;
 //! * between the moment when pages are moved away from their address and the moment when others are there, this
 //!   thread touches nothing but its own stack, the moved pages and the window. It touches no heap and no static,
-//!   for they may be what was moved. Signals are blocked, for a handler would touch them. The
-//!   table's lock is held all the time, so there is no fork(2) meanwhile;
+//!   for they may be what was moved. The table's lock is held all the time, so there is no fork(2) meanwhile, and
+//!   signals are blocked with it, for a handler would touch them or fork;
 //! * bytes are copied by raw pointers; no reference to them exists here.
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
 
-use crate::{NotAdopted, host};
+use crate::{NotAdopted, host, maps};
 
 /// Bytes that are exchanged in one step: who touches them waits so long.
 pub const PIECE: usize = 4 << 20;
@@ -75,6 +75,16 @@ impl Mapping {
         let start = self.at(offsets);
         // SAFETY: `at` gives a range of this mapping; the advice changes no byte.
         unsafe { rustix::mm::madvise(start.cast(), offsets.len(), advice) }.map_err(host("madvise"))
+    }
+
+    /// Copies what is at `offsets` to an address.
+    ///
+    /// # Safety
+    /// There are as many bytes that nobody else reaches, and the file has those of `offsets`.
+    pub(crate) unsafe fn copy_to(&self, offsets: &Range<usize>, address: usize) {
+        let to = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: mapped for reading, and the caller's word.
+        unsafe { ptr::copy_nonoverlapping(self.at(offsets), to, offsets.len()) };
     }
 
     /// Where `offsets` begin.
@@ -250,7 +260,6 @@ pub(crate) unsafe fn put_in(
     // The kernel takes the fifth argument of mremap(2) for a wish, and rustix passes none: so it is told
     // where to.
     let from = reserve(len)?;
-    let _signals = Signals::block()?;
     let moved = faults.register(range, MISSING).and_then(|()| {
         let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
         // SAFETY: moves the range's pages to addresses that were just reserved, and leaves an empty
@@ -296,24 +305,20 @@ pub(crate) unsafe fn take_out(
 ) -> Result<(), NotAdopted> {
     let (from, len) = (window.at(offsets), range.len());
     let to = private_pages(len)?;
-    let done = {
-        let _signals = Signals::block()?;
-        let done = faults
-            .register(range, WRITE_PROTECT)
-            .and_then(|()| faults.protect(range, true))
-            .and_then(|()| {
-                // SAFETY: the window's pages, which nobody writes at `range` now, and new ones. The bytes
-                // that another process writes meanwhile are no longer the program's.
-                unsafe { ptr::copy_nonoverlapping(from, to.cast(), len) };
-                // SAFETY: the window's pages are there, by the caller's word.
-                unsafe { move_to(to, range, MremapFlags::empty()) }
-            });
-        if done.is_err() {
-            faults.unregister(range);
-        }
-        faults.wake(range);
-        done
-    };
+    let done = faults
+        .register(range, WRITE_PROTECT)
+        .and_then(|()| faults.protect(range, true))
+        .and_then(|()| {
+            // SAFETY: the window's pages, which nobody writes at `range` now, and new ones. The bytes
+            // that another process writes meanwhile are no longer the program's.
+            unsafe { ptr::copy_nonoverlapping(from, to.cast(), len) };
+            // SAFETY: the window's pages are there, by the caller's word.
+            unsafe { move_to(to, range, MremapFlags::empty()) }
+        });
+    if done.is_err() {
+        faults.unregister(range);
+    }
+    faults.wake(range);
     if done.is_err() {
         // SAFETY: they were not moved, and nobody has their address.
         let _ = unsafe { rustix::mm::munmap(to, len) };
@@ -321,16 +326,55 @@ pub(crate) unsafe fn take_out(
     done
 }
 
-/// As [`take_out`], where no other thread is: in a child of fork(2).
+/// Private pages for a child of fork(2), beside a buffer for reading `/proc/self/maps`.
+#[derive(Debug)]
+pub(crate) struct Copies(Mapping);
+
+// SAFETY: as for `Mapping`.
+unsafe impl Sync for Copies {}
+
+impl Copies {
+    /// So many bytes of them.
+    pub(crate) fn new(len: usize) -> Result<Self, NotAdopted> {
+        let len = len + maps::BUFFER;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, READ_WRITE, flags) };
+        let start = NonNull::new(start.map_err(host("mmap"))?.cast());
+        let start = start.ok_or(NotAdopted::Kind("at address 0"))?;
+        let mapping = Mapping { start, len };
+        // Fewer page faults, where the kernel has such pages.
+        let _ = mapping.advise(&(0..len), Advice::LinuxHugepage);
+        Ok(Self(mapping))
+    }
+
+    /// Where the copies begin.
+    pub(crate) fn start(&self) -> usize {
+        self.0.start.as_ptr().expose_provenance()
+    }
+
+    /// The buffer, behind the copies.
+    pub(crate) fn buffer(&mut self) -> &mut [u8] {
+        let at = self.0.len - maps::BUFFER;
+        // SAFETY: these bytes of the mapping are this value's, and nothing but this reaches them.
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr().add(at), maps::BUFFER) }
+    }
+}
+
+/// In a child of fork(2): puts a part of the copies, at `copy`, in the place of what is at `range`.
 ///
 /// # Safety
-/// At `range` are shared pages, and this thread is the only one.
-pub(crate) unsafe fn copy_in_place(range: &Range<usize>) -> Result<(), NotAdopted> {
-    let to = private_pages(range.len())?;
-    // SAFETY: mapped for reading, by the caller's word; the pages are new.
-    unsafe { ptr::copy_nonoverlapping(address(range).cast(), to.cast::<u8>(), range.len()) };
+/// At `range` are shared pages with these bytes, and this thread is the only one.
+pub(crate) unsafe fn put_copy(copy: usize, range: &Range<usize>) -> Result<(), NotAdopted> {
+    let copy = ptr::with_exposed_provenance_mut(copy);
     // SAFETY: nobody has a reference into the pages that are replaced but to the same bytes.
-    unsafe { move_to(to, range, MremapFlags::empty()) }
+    unsafe { move_to(copy, range, MremapFlags::empty()) }
+}
+
+/// Closes a descriptor that is never used again, nor closed.
+pub(crate) fn close(fd: &OwnedFd) {
+    // SAFETY: so the callers say; its owner is forgotten.
+    unsafe { rustix::io::close(libc_fd(fd)) };
 }
 
 /// Addresses that nothing else is mapped at.
@@ -368,18 +412,19 @@ fn address(range: &Range<usize>) -> *mut c_void {
 }
 
 /// While it lives this thread has no signal handled.
-struct Signals(SigSet);
+#[derive(Debug)]
+pub(crate) struct Signals(SigSet);
 
 impl Signals {
-    fn block() -> Result<Self, NotAdopted> {
+    pub(crate) fn block() -> Self {
         let mut before = SigSet::empty();
-        pthread_sigmask(
+        let blocked = pthread_sigmask(
             SigmaskHow::SIG_SETMASK,
             Some(&SigSet::all()),
             Some(&mut before),
-        )
-        .map_err(|errno| host("pthread_sigmask")(Errno::from_raw_os_error(errno as i32)))?;
-        Ok(Self(before))
+        );
+        blocked.expect("SIG_SETMASK is a way to change a mask, which is all that can be wrong");
+        Self(before)
     }
 }
 

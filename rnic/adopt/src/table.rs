@@ -3,7 +3,8 @@
 //! The `unsafe` here passes on what [`crate::place`] asks of its caller: the range stays mapped.
 #![allow(unsafe_code)]
 
-use std::ops::Range;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,14 +12,16 @@ use std::time::Duration;
 use rustix::fs::SealFlags;
 
 use crate::maps::{self, Part, What};
+use crate::sys::{self, Copies, PIECE, Signals};
 use crate::window::{Key, Window};
-use crate::{Neighbours, NotAdopted, Place, fork};
+use crate::{Neighbours, NotAdopted, Place, fork, memory};
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
     adoptions: 0,
     crowded: false,
     untold: Vec::new(),
+    not_copied: None,
 });
 
 #[derive(Debug)]
@@ -31,6 +34,29 @@ pub(crate) struct Table {
     /// What is to be logged once the table is unlocked: a logger may wait for a thread that forks, which
     /// waits for the table. In a child after fork(2) it may wait for a thread that is not there.
     untold: Vec<String>,
+    /// Bytes that a child of fork(2) shares with its parent, and why: to be logged as well.
+    not_copied: Option<(usize, NotAdopted)>,
+}
+
+/// The table, locked, with no signal handled meanwhile: its handler might fork.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    table: MutexGuard<'static, Table>,
+    _signals: Signals,
+}
+
+impl Deref for Locked {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
 }
 
 /// A range was released.
@@ -84,8 +110,12 @@ pub fn adopted_bytes() -> usize {
         .sum()
 }
 
-pub(crate) fn lock() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock() -> Locked {
+    let signals = Signals::block();
+    Locked {
+        table: TABLE.lock().unwrap_or_else(PoisonError::into_inner),
+        _signals: signals,
+    }
 }
 
 /// Does something with the table, and logs what it had to say afterwards.
@@ -93,10 +123,17 @@ fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> T {
     with_locked(lock(), work)
 }
 
-fn with_locked<T>(mut table: MutexGuard<'static, Table>, work: impl FnOnce(&mut Table) -> T) -> T {
+fn with_locked<T>(mut table: Locked, work: impl FnOnce(&mut Table) -> T) -> T {
     let result = work(&mut table);
-    let untold = std::mem::take(&mut table.untold);
+    let mut untold = std::mem::take(&mut table.untold);
+    let not_copied = table.not_copied.take();
     drop(table);
+    untold.extend(not_copied.map(|(bytes, why)| {
+        format!(
+            "a child of fork(2) shares {bytes} bytes of registered memory with its parent, because copies \
+             failed: {why}; what either writes there, the other sees"
+        )
+    }));
     for line in untold {
         log::warn!("{line}");
     }
@@ -121,13 +158,17 @@ pub(crate) unsafe fn place(
 }
 
 /// The table, once nobody holds the pages in a window that is abandoned, or it has taken too long.
-fn without_abandoned(pages: &Range<usize>) -> MutexGuard<'static, Table> {
+fn without_abandoned(pages: &Range<usize>) -> Locked {
     let held = |table: &mut Table| {
         let mut windows = table.windows.iter();
         windows.any(|window| window.abandoned && window.runs.are_held(pages))
     };
-    let waited = RELEASED.wait_timeout_while(lock(), RELEASE_LIMIT, held);
-    waited.unwrap_or_else(PoisonError::into_inner).0
+    let Locked { table, _signals } = lock();
+    let waited = RELEASED.wait_timeout_while(table, RELEASE_LIMIT, held);
+    Locked {
+        table: waited.unwrap_or_else(PoisonError::into_inner).0,
+        _signals,
+    }
 }
 
 impl Table {
@@ -310,22 +351,61 @@ fn descriptor_of((device, inode): Key) -> Option<OwnedFd> {
     None
 }
 
+/// Before fork(2): copies of all that is adopted, for the child; none where nothing is.
+pub(crate) fn copies(table: &mut Table) -> Option<Copies> {
+    let bytes: usize = table.windows.iter().map(|one| one.runs.bytes()).sum();
+    if bytes == 0 {
+        return None;
+    }
+    let least = bytes.saturating_add(2 * PIECE) as u64;
+    let copies = match memory::available() {
+        Some(available) if available < least => Err(NotAdopted::NoMemory),
+        _ => Copies::new(bytes),
+    };
+    match copies {
+        Ok(copies) => {
+            let windows = table.windows.iter_mut();
+            windows.fold(copies.start(), |at, window| window.runs.lay_out(at));
+            for window in &table.windows {
+                // SAFETY: there are as many bytes as all runs have, and each has its own.
+                unsafe { window.copy_runs() };
+            }
+            Some(copies)
+        }
+        Err(why) => {
+            table.not_copied = Some((bytes, why));
+            None
+        }
+    }
+}
+
 /// In a child of fork(2), which has one thread: what its parent adopted is private from now on.
+///
+/// It takes no memory of the heap and gives none back: a signal's handler may have forked in the midst of
+/// malloc(3).
 ///
 /// # Safety
 /// There is no other thread.
-pub(crate) unsafe fn leave_parent(table: &mut Table) {
-    for window in std::mem::take(&mut table.windows) {
-        for run in window.runs.ranges() {
-            // SAFETY: the caller's word.
-            let copied =
-                maps::present(&run).and_then(|parts| unsafe { window.copy_in_place(&parts) });
-            if let Err(error) = copied {
-                let (bytes, at) = (run.len(), run.start);
-                table.untold.push(format!(
-                    "this child shares {bytes} bytes at {at:#x} with its parent: {error}"
-                ));
+pub(crate) unsafe fn leave_parent(table: &mut Table, copies: Option<Copies>) {
+    let mut windows = ManuallyDrop::new(std::mem::take(&mut table.windows));
+    if let Some(mut copies) = copies {
+        let mut failed = None;
+        let looked = maps::each_shared(copies.buffer(), |range, file, offset| {
+            for window in windows.iter().filter(|window| window.key() == file) {
+                for (part, copy) in window.copies_of(&range, offset) {
+                    // SAFETY: mapped from the file, as was just read, and the caller's word.
+                    if let Err(why) = unsafe { sys::put_copy(copy, &part) } {
+                        let before = failed.take().map_or(0, |(bytes, _)| bytes);
+                        failed = Some((before + part.len(), why));
+                    }
+                }
             }
+        });
+        if let Err(why) = looked {
+            let all = windows.iter().map(|window| window.runs.bytes()).sum();
+            failed = Some((all, why));
         }
+        table.not_copied = failed;
     }
+    windows.drain(..).for_each(Window::leave);
 }

@@ -1,6 +1,7 @@
 //! A memfd that is a window on a part of the address space.
 #![allow(unsafe_code)]
 
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -204,16 +205,37 @@ impl Window {
         unsafe { sys::take_out(faults, piece, &self.mapping, &self.offsets(piece)) }
     }
 
-    /// In a child of fork(2): gives it private copies of the pages.
+    /// Copies all runs to where [`Runs::lay_out`] has put them.
     ///
     /// # Safety
-    /// This thread is the only one.
-    pub(crate) unsafe fn copy_in_place(&self, parts: &[Part]) -> Result<(), NotAdopted> {
-        for part in parts.iter().filter(|part| self.is_here(part)) {
-            // SAFETY: mapped, as was just read, and this thread is the only one.
-            unsafe { sys::copy_in_place(&part.range) }?;
+    /// That is memory of nobody else's.
+    pub(crate) unsafe fn copy_runs(&self) {
+        for (run, copy) in self.runs.copies(&(self.base..self.base + self.len)) {
+            // SAFETY: pages of the file that have their frames, and the caller's word.
+            unsafe { self.mapping.copy_to(&self.offsets(&run), copy) };
         }
-        Ok(())
+    }
+
+    /// The copies of what of a mapping at `range` is of this file's runs, where they belong.
+    pub(crate) fn copies_of(
+        &self,
+        range: &Range<usize>,
+        offset: u64,
+    ) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let inside = self.base <= range.start && range.end <= self.base + self.len;
+        let here = inside && offset == self.offset_of(range.start);
+        here.then(|| self.runs.copies(range)).into_iter().flatten()
+    }
+
+    /// Unmaps and closes a parent's file, and leaves to itself what there is of it on the heap: a signal's
+    /// handler may have forked while that was being changed.
+    pub(crate) fn leave(self) {
+        let Self {
+            fd, mapping, runs, ..
+        } = self;
+        drop(mapping);
+        let on_heap = ManuallyDrop::new((fd, runs));
+        sys::close(&on_heap.0);
     }
 }
 
