@@ -3,21 +3,24 @@
 //! others transfer as if they were not there.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rnic::{Access, Context, RefusalCode, WcStatus, WorkRequest};
+use rnic::{Access, Context, Error, Refusal, RefusalCode, WcStatus, WorkRequest};
 use rnic_ipc::control::{PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
+use rnic_tests::user::{open_to_all, run_as};
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, connect};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 const PORT: u16 = 18515;
+const ATTACKER: u32 = 61_003;
 /// Bytes of a memfd without pages.
 const LARGE: usize = 512 << 20;
 /// Bytes of a memfd in which a hole would take its time: half a second.
@@ -213,4 +216,79 @@ fn memory_of_huge_pages_needs_some_and_says_how_to_get_them() {
         error.contains("1 huge pages") && error.contains("vm.nr_hugepages"),
         "{error}"
     );
+}
+
+/// Shared memory without a seal is in no memfd that the daemon takes. Who punches holes into it, or locks its
+/// address space, keeps whoever reaches it by `/proc/self/mem` for as long; so another user has none.
+#[test]
+fn another_user_s_memory_keeps_no_neighbour_waiting() {
+    let pair = Pair::new("waited-for");
+    open_to_all(&pair.daemon_b);
+    let over = AtomicBool::new(false);
+    let (refusal, (transfers, longest)) = std::thread::scope(|scope| {
+        let neighbour = scope.spawn(|| transfer(&pair, PORT + 99, &over));
+        let end = Over(&over);
+        let refusal = have_it_wait(&pair);
+        drop(end);
+        (refusal, neighbour.join().expect("the neighbour is well"))
+    });
+    println!("{transfers} transfers beside it, the longest of {longest:?}");
+    assert!(
+        longest < LONGEST,
+        "the longest of {transfers} took {longest:?}"
+    );
+    let refusal = refusal.expect("memory that makes others wait");
+    assert_eq!(refusal.code, RefusalCode::Limit, "{refusal}");
+    for words in ["remote_regions is 0", "[user.NAME]"] {
+        assert!(refusal.message.contains(words), "{refusal}");
+    }
+    // What a program gets of malloc(3) it registers as ever.
+    let pages = vec![0_u8; 10 * PIECE];
+    let owner = Endpoint::of(attacker(&pair), 64);
+    let start = NonNull::new(pages.as_ptr().cast_mut()).expect("memory");
+    // SAFETY: nobody uses it.
+    let region = unsafe {
+        owner
+            .pd
+            .register_memory(start, pages.len(), Access::READ_WRITE)
+    };
+    drop(region.expect("memory of the heap"));
+    assert_eq!(pair.daemon_b.counter("held_remote_regions"), 0);
+    let _ = pair.daemon_b.stop();
+}
+
+/// A client of another user's than the daemon's. This process stays who it is.
+fn attacker(pair: &Pair) -> Context {
+    let socket = pair.daemon_b.socket();
+    run_as(ATTACKER, || Context::open(socket)).expect("the daemon serves")
+}
+
+/// Registers a large file's shared mapping, and punches holes while a peer writes into it; or the refusal.
+fn have_it_wait(pair: &Pair) -> Option<Refusal> {
+    let file = rustix::fs::memfd_create("rnic-tests", MemfdFlags::CLOEXEC).expect("a memfd");
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, PUNCHED as u64).expect("pages");
+    let rights = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    let shared = rustix::mm::MapFlags::SHARED;
+    // SAFETY: replaces nothing.
+    let start = unsafe { rustix::mm::mmap(ptr::null_mut(), PUNCHED, rights, shared, &file, 0) };
+    let start = NonNull::new(start.expect("addresses").cast::<u8>()).expect("memory");
+    let owner = Endpoint::of(attacker(pair), 64);
+    let peer = Endpoint::new(&pair.daemon_a, PIECE);
+    connect(&peer, &owner, pair.b.address(Family::V4, PORT));
+    // SAFETY: mapped as long as this process lives, and reached by nobody else.
+    let region = unsafe { owner.pd.register_memory(start, PUNCHED, Access::READ_WRITE) };
+    let region = match region {
+        Err(Error::Refused(refusal)) => return Some(refusal),
+        region => region.expect("a region or a refusal"),
+    };
+    let all = [peer.element(0..PIECE)];
+    let remote = region.remote(PUNCHED - PIECE..PUNCHED).expect("the end");
+    std::thread::scope(|scope| {
+        let puncher = scope.spawn(|| punch(&file, PUNCHED));
+        while !puncher.is_finished() {
+            peer.post(WorkRequest::write(1, &all, remote));
+            assert_eq!(peer.completion().status, WcStatus::Success);
+        }
+    });
+    None
 }

@@ -157,6 +157,11 @@ fn sorted<T>(map: &std::collections::HashMap<u32, T>) -> Vec<(&u32, &T)> {
 fn user(f: &mut Formatter<'_>, limits: &UserLimits) -> fmt::Result {
     line(f, "clients", limits.clients)?;
     quota(f, &limits.quota)?;
+    line(
+        f,
+        "remote_regions of the daemon's own user",
+        limits.own_remote_regions,
+    )?;
     line(f, "listen_ports", &limits.listen_ports)?;
     line(f, "connects_per_second", limits.connects_per_second)?;
     line(f, "requests_per_second", limits.requests_per_second)?;

@@ -111,8 +111,10 @@ quota! {
     RegisteredBytes registered_bytes: u64 = 1 << 36, 1 << 36, 1 << 38;
     at most u64::MAX;
     /// Memory regions that are not in a memfd: each access waits for its client's page faults, and the
-    /// shard with it, so that nobody has many. Each takes a descriptor.
-    RemoteRegions remote_regions: u32 = 32, 64, 1024;
+    /// shard with it. So nobody has some but the daemon's own user
+    /// ([`own_remote_regions`](crate::UserLimits::own_remote_regions)), unless it is said. Each takes a
+    /// descriptor.
+    RemoteRegions remote_regions: u32 = 32, 0, 1024;
     at most crate::STAGS_MAX.into();
     /// Completion queues.
     CompletionQueues completion_queues: u32 = 1024, 1024, 4096;

@@ -284,15 +284,17 @@ impl Prm {
             quota,
         } = &slot.object;
         let of_user = self.users.get(&credentials.uid).map(|user| &user.usage);
-        let user_quota = &self.limits.users.of(*credentials).quota;
+        let user_limits = self.limits.users.of(*credentials);
+        let is_own = credentials.uid == self.administrators.uid;
         for &(resource, amount) in amounts {
             let mut checked = usage
                 .check((quota.get(resource), 0), "this client's", resource, amount)
                 .map_err(|refusal| (Whose::Client, refusal));
             if let (Ok(()), Some(held)) = (&checked, of_user) {
                 let whose = format_args!("user {}'s", credentials.uid);
+                let limit = user_limits.get(resource, is_own);
                 checked = held
-                    .check((user_quota.get(resource), 0), whose, resource, amount)
+                    .check((limit, 0), whose, resource, amount)
                     .map_err(|refusal| (Whose::User, refusal));
             }
             checked = checked.and_then(|()| {
@@ -304,7 +306,10 @@ impl Prm {
             });
             if let Err((whose, refusal)) = checked {
                 self.refused.count_held(whose, resource);
-                return Err(refusal);
+                return Err(match resource {
+                    Resource::RemoteRegions => refusal::remote_region(refusal),
+                    _ => refusal,
+                });
             }
         }
         Ok(())

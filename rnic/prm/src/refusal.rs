@@ -126,6 +126,19 @@ pub(crate) fn limit(message: String) -> Refusal {
     }
 }
 
+/// A refusal for the limit `remote_regions`, with what that is about.
+pub(crate) fn remote_region(refusal: Refusal) -> Refusal {
+    Refusal {
+        message: format!(
+            "{}. These regions are of memory that can't be put into a memfd (.data, a stack, a mapping of a file, \
+             shared memory): register memory of the heap or of an anonymous private mapping, or have the \
+             administrator set remote_regions in [user.NAME] or [group.NAME]",
+            refusal.message
+        ),
+        ..refusal
+    }
+}
+
 /// For a sentence that names a limit: how much of it is not for this client.
 pub(crate) fn kept(kept: u64) -> String {
     match kept {

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use rnic_net::AllowList;
 
 use crate::credentials::Credentials;
-use crate::limits::Quota;
+use crate::limits::{Quota, Resource};
 
 /// The first port that is not only the superuser's, as the kernel has it.
 const FIRST_UNPRIVILEGED: u16 = 1024;
@@ -21,6 +21,9 @@ pub struct UserLimits {
     pub clients: u32,
     /// What they may hold.
     pub quota: Quota,
+    /// The limit `remote_regions` in place of the quota's, for the daemon's own user: who is that can stop the
+    /// daemon by other means as well.
+    pub own_remote_regions: u32,
     /// Where they may listen, and which ports they may name to connect from.
     pub listen_ports: PortRanges,
     /// Connections that they may begin in a second, and so many at once after a second without
@@ -33,11 +36,22 @@ pub struct UserLimits {
     pub allowed_peers: Option<AllowList>,
 }
 
+impl UserLimits {
+    /// The limit of a resource, for the daemon's own user or for another.
+    pub(crate) fn get(&self, resource: Resource, is_own: bool) -> u64 {
+        match resource {
+            Resource::RemoteRegions if is_own => self.own_remote_regions.into(),
+            _ => self.quota.get(resource),
+        }
+    }
+}
+
 impl Default for UserLimits {
     fn default() -> Self {
         Self {
             clients: 64,
             quota: Quota::PER_USER,
+            own_remote_regions: 64,
             listen_ports: PortRanges::unprivileged(),
             connects_per_second: 10_000,
             requests_per_second: 2000,

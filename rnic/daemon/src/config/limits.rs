@@ -143,6 +143,9 @@ fn user(reader: &mut Reader<'_>, at: &At<'_>, limits: &mut UserLimits) {
     for (key, value) in reader.table(at).into_iter().flatten() {
         let at = At::new(key, value);
         if quota(reader, &at, &mut limits.quota) {
+            if at.key == Resource::RemoteRegions.name() {
+                limits.own_remote_regions = limits.quota.remote_regions;
+            }
             continue;
         }
         match at.key {

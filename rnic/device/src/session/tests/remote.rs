@@ -12,6 +12,7 @@ const LEN: u64 = 8192;
 fn bench(most: u32) -> Bench {
     let mut limits = Limits::default();
     limits.users.others.quota.remote_regions = most;
+    limits.users.others.own_remote_regions = most;
     let remote_regions = most;
     limits.per_client = Quota {
         remote_regions,

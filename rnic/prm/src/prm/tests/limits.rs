@@ -3,7 +3,7 @@
 use rnic_ipc::ring::RING_SLOTS_MAX;
 
 use super::*;
-use crate::{Quota, Resource};
+use crate::{Administrators, Quota, Resource, UserLimits};
 
 fn tight() -> Limits {
     let quota = Quota {
@@ -325,5 +325,62 @@ fn rings_of_further_shards_are_known_and_count_against_no_limit() {
     assert_eq!(
         (prm.held_of(Resource::RingEntries), prm.ring_entries()),
         (0, 0)
+    );
+}
+
+/// The shard waits for page faults of such memory, so only who could stop the daemon anyway has some unasked.
+#[test]
+fn memory_in_no_memfd_is_for_the_daemon_s_own_user_and_for_whom_it_is_allowed() {
+    let client_of = |prm: &mut Prm, uid, gid| {
+        let client = *prm
+            .add_client(Credentials { uid, gid, pid: 1 })
+            .unwrap()
+            .client();
+        let pd = prm.alloc_pd(client).unwrap();
+        (client, pd)
+    };
+    let register = |prm: &mut Prm, (client, pd)| {
+        let access = Access::default();
+        let grant = prm.register_remote_region(client, pd, None, access, 4096, 4096)?;
+        prm.region_registered(grant);
+        Ok::<(), Refusal>(())
+    };
+    const OWN: u32 = 990;
+    let mut limits = Limits::default();
+    let some = |count| {
+        let mut limits = UserLimits::default();
+        limits.quota.remote_regions = count;
+        limits
+    };
+    limits.users.by_uid.insert(1001, some(1));
+    limits.users.by_gid.insert(44, some(2));
+    let administrators = Administrators {
+        uid: OWN,
+        gid: Some(55),
+    };
+    let mut prm = Prm::new(limits).with_administrators(administrators);
+    for (uid, gid, most) in [
+        (OWN, OWN, 32),
+        (0, 0, 0),
+        (1000, 55, 0),
+        (1001, 1, 1),
+        (1002, 44, 2),
+    ] {
+        let client = client_of(&mut prm, uid, gid);
+        for number in 0..most {
+            let made = register(&mut prm, client);
+            made.unwrap_or_else(|refusal| panic!("{uid} {number}: {refusal}"));
+        }
+        let refused = register(&mut prm, client);
+        names(refused.clone(), "remote_regions");
+        names(refused, "register memory of the heap");
+    }
+    // Two clients of the daemon's own user have as many as the user may have.
+    let second = client_of(&mut prm, OWN, OWN);
+    (0..32).for_each(|_| register(&mut prm, second).unwrap());
+    let third = client_of(&mut prm, OWN, OWN);
+    names(
+        register(&mut prm, third),
+        "user 990's limit remote_regions is 64",
     );
 }
