@@ -1,5 +1,6 @@
 //! Memory that a program made itself, of every kind, registered over a daemon.
 
+use std::net::SocketAddr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rnic::inspect::{Kind, Object};
 use rnic::{
-    Access, Context, Device, DeviceConfig, Error, MemoryKind, MemoryRegion, ProtectionDomain,
-    RefusalCode, WcStatus, WorkRequest,
+    Access, Context, Device, DeviceConfig, DisconnectReason, Error, MemoryKind, MemoryRegion,
+    ProtectionDomain, RefusalCode, WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Lab, LinkOptions};
@@ -31,6 +32,7 @@ fn register(pd: &ProtectionDomain, start: *mut u8, len: usize) -> Result<MemoryR
 }
 
 struct Pair {
+    at: SocketAddr,
     _lab: Lab,
     _daemon_a: Daemon,
     daemon_b: Daemon,
@@ -45,14 +47,21 @@ impl Pair {
         let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
         let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
         let (peer, owner) = (Endpoint::new(&daemon_a, len), Endpoint::new(&daemon_b, 64));
-        connect(&peer, &owner, b.address(Family::V4, PORT));
+        let at = b.address(Family::V4, PORT);
+        connect(&peer, &owner, at);
         Self {
+            at,
             _lab: lab,
             _daemon_a: daemon_a,
             daemon_b,
             peer,
             owner,
         }
+    }
+
+    /// The owner's address, with another port.
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.at.ip(), port)
     }
 
     #[track_caller]
@@ -292,6 +301,45 @@ fn an_rnic_of_the_program_s_own_process_reaches_its_memory_as_it_is() {
     assert_eq!(large[11..500], Pattern::bytes(4, LEN)[..489]);
 }
 
+/// In the program's own process nothing contains a fault, so the same is asked.
+#[test]
+fn an_rnic_of_the_program_s_own_process_takes_only_what_is_mapped_for_its_rights() {
+    let device = Device::open(DeviceConfig::loopback()).expect("it needs nothing of the host");
+    let context = Context::embedded(&device).expect("a client");
+    let pd = ProtectionDomain::alloc(&context).expect("a domain");
+    let start = shared(3 * PAGE);
+    let protect = |page: usize, flags| {
+        // SAFETY: pages that nobody uses.
+        unsafe { rustix::mm::mprotect(start.wrapping_add(page * PAGE).cast(), PAGE, flags) }
+            .expect("mapped");
+    };
+    let read = |page: usize, len, access| {
+        let start = NonNull::new(start.wrapping_add(page * PAGE)).expect("memory");
+        // SAFETY: mapped until the end of the test, where it is registered.
+        let region = unsafe { pd.register_memory(start, len, access) };
+        match region.map(drop) {
+            Err(Error::Refused(refusal)) => Err(refusal.code),
+            other => {
+                other.expect("a region or a refusal");
+                Ok(())
+            }
+        }
+    };
+    let reads = Access {
+        remote_read: true,
+        ..Access::default()
+    };
+    protect(1, rustix::mm::MprotectFlags::READ);
+    assert_eq!(read(0, 2 * PAGE, reads), Ok(()));
+    assert_eq!(read(0, 2 * PAGE, ACCESS), Err(RefusalCode::BadMemory));
+    protect(1, rustix::mm::MprotectFlags::empty());
+    assert_eq!(read(1, 1, reads), Err(RefusalCode::BadMemory));
+    // SAFETY: a page that nobody uses.
+    unsafe { rustix::mm::munmap(start.wrapping_add(PAGE).cast(), PAGE) }.expect("mapped");
+    assert_eq!(read(0, 3 * PAGE, ACCESS), Err(RefusalCode::BadMemory));
+    assert_eq!(read(2, PAGE, ACCESS), Ok(()));
+}
+
 #[test]
 fn what_is_not_there_is_refused_and_nothing_else_suffers() {
     let pair = Pair::new("no-memory", 4096);
@@ -305,4 +353,46 @@ fn what_is_not_there_is_refused_and_nothing_else_suffers() {
     let mut memory = vec![0_u8; 4096];
     let region = register(&pair.owner.pd, memory.as_mut_ptr(), 4096).expect("memory");
     pair.everything_works(&region);
+}
+
+/// Shared memory without a descriptor, which a daemon reaches by the accessor.
+fn shared(len: usize) -> *mut u8 {
+    let flags = rustix::mm::MapFlags::SHARED;
+    let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: replaces nothing.
+    let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags) };
+    start.expect("addresses").cast()
+}
+
+/// What is unmapped while it is registered ends its region and the stream that meets it. The client goes on,
+/// and so do its other connections.
+#[test]
+fn memory_that_is_unmapped_costs_a_stream_and_its_region_only() {
+    const LEN: usize = 8 * PAGE;
+    let pair = Pair::new("unmapped-memory", LEN);
+    let (second_peer, second) = (
+        Endpoint::of(pair.peer.context.clone(), LEN),
+        Endpoint::of(pair.owner.context.clone(), LEN),
+    );
+    connect(&second_peer, &second, pair.at(PORT + 1));
+    let start = shared(LEN);
+    let region = register(&pair.owner.pd, start, LEN).expect("shared memory");
+    assert_eq!(pair.daemon_b.counter("held_remote_regions"), 1);
+    pair.everything_works(&region);
+    // SAFETY: mapped above, and used by nobody but the RNIC.
+    unsafe { rustix::mm::munmap(start.cast(), LEN) }.expect("mapped");
+    let remote = region.remote(0..LEN).expect("all of it");
+    let all = [pair.peer.element(0..LEN)];
+    pair.peer.post(WorkRequest::write(9, &all, remote));
+    assert_ne!(pair.owner.ending(), DisconnectReason::Graceful);
+    assert_eq!(pair.daemon_b.counter("memory_faults"), 1);
+    assert_eq!(pair.daemon_b.counter("client_faults"), 0);
+
+    let mut memory = vec![0_u8; LEN];
+    let another = register(&second.pd, memory.as_mut_ptr(), LEN).expect("the client goes on");
+    everything_works(&second_peer, &second, &another);
+    drop(region);
+    assert_eq!(pair.daemon_b.counter("held_remote_regions"), 0);
+    let log = pair.daemon_b.log();
+    assert!(log.contains("the memory of its region with STag"), "{log}");
 }

@@ -191,6 +191,129 @@ static void check_threads(void)
 	munmap(shared, SIZE + PAGE);
 }
 
+/* What of memory registers, and with which rights: the table of docs/architecture/memory.md. */
+enum { WRITES = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, READS = IBV_ACCESS_REMOTE_READ };
+
+static void refused(void *start, size_t length, int access, int why, int line)
+{
+	struct ibv_mr *mr;
+
+	errno = 0;
+	mr = ibv_reg_mr(answers->pd, start, length, access);
+	if (mr || errno != why)
+		fprintf(stderr, "of line %d: %p, errno %d and not %d\n", line, (void *)mr, errno, why);
+	CHECK(!mr && errno == why);
+}
+#define REFUSED(start, length, access, why) refused(start, length, access, why, __LINE__)
+
+/* It registers, and a peer reads what is there. */
+static void taken(void *start, size_t length, int access, int line)
+{
+	static char found[PAGE], *const sink = found;
+	struct ibv_mr *mr = ibv_reg_mr(answers->pd, start, length, access);
+	struct ibv_mr *to = ibv_reg_mr(asks->pd, sink, PAGE, ACCESS);
+	size_t some = length < PAGE ? length : PAGE;
+
+	if (!mr)
+		fprintf(stderr, "of line %d: errno %d\n", line, errno);
+	CHECK(mr && to);
+	if (access & IBV_ACCESS_REMOTE_READ) {
+		char *last = (char *)start + length - some;
+
+		CHECK(fetch(sink, to, last, mr->rkey, some) == IBV_WC_SUCCESS);
+		CHECK(!memcmp(sink, last, some));
+	}
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(to));
+}
+#define TAKEN(start, length, access) taken(start, length, access, __LINE__)
+
+static void *of_file(int file, int rights, int flags)
+{
+	void *start = mmap(NULL, 2 * PAGE, rights, flags, file, 0);
+
+	CHECK(start != MAP_FAILED);
+	return start;
+}
+
+/* The stack has not grown so far before. */
+static __attribute__((noinline)) void check_stack(void)
+{
+	char large[1 << 20];
+
+	CHECK(large > (char *)0);
+	TAKEN(large, sizeof(large), WRITES);
+	TAKEN(large + 100, 100, WRITES);
+}
+
+static void check_what_registers(void)
+{
+	static int data[100] = { 1, 2, 3 };
+	static int zeroed[PAGE];
+	static const int constant[100] = { 4, 5, 6 };
+	char *hole = mapped(3 * PAGE, 0), *anonymous = mapped(2 * PAGE, 0), *heap = malloc(1000);
+	FILE *named = tmpfile();
+	int file = fileno(named);
+	void *start;
+
+	/* Nothing, and what is not there. */
+	REFUSED(data, 0, WRITES, EINVAL);
+	REFUSED(NULL, 0, WRITES, EINVAL);
+	REFUSED(data, ~(size_t)0 - 100, WRITES, EINVAL);
+	REFUSED(NULL, PAGE, WRITES, EFAULT);
+	REFUSED((void *)(1UL << 50), PAGE, READS, EFAULT);
+	munmap(hole + PAGE, PAGE);
+	REFUSED(hole, 3 * PAGE, WRITES, EFAULT);
+	REFUSED(hole, 3 * PAGE, READS, EFAULT);
+	REFUSED(hole + PAGE, 10, READS, EFAULT);
+	hole[0] = hole[2 * PAGE] = 1;
+	TAKEN(hole, PAGE, WRITES);
+	/* Private memory. */
+	TAKEN(anonymous, 2 * PAGE, WRITES);
+	TAKEN(heap, 1000, WRITES);
+	TAKEN(data, sizeof(data), WRITES);
+	TAKEN(zeroed, sizeof(zeroed), WRITES);
+	check_stack();
+	CHECK(!mprotect(anonymous + PAGE, PAGE, PROT_READ));
+	REFUSED(anonymous, 2 * PAGE, WRITES, EFAULT);
+	REFUSED(anonymous + PAGE, 1, IBV_ACCESS_LOCAL_WRITE, EFAULT);
+	TAKEN(anonymous, 2 * PAGE, READS);
+	CHECK(!mprotect(anonymous + PAGE, PAGE, PROT_NONE));
+	REFUSED(anonymous, 2 * PAGE, READS, EFAULT);
+	REFUSED(anonymous + PAGE, 1, 0, EFAULT);
+	/* A program's own. */
+	REFUSED((void *)constant, sizeof(constant), WRITES, EFAULT);
+	TAKEN((void *)constant, sizeof(constant), READS);
+	TAKEN("a text", 7, 0);
+	REFUSED((void *)mapped, 64, WRITES, EFAULT);
+	TAKEN((void *)mapped, 64, READS);
+	/* Shared memory and files, of which there is one page. */
+	TAKEN(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), PAGE, WRITES);
+	CHECK(!ftruncate(file, PAGE));
+	start = of_file(file, PROT_READ | PROT_WRITE, MAP_SHARED);
+	TAKEN(start, PAGE, WRITES);
+	REFUSED(start, 2 * PAGE, WRITES, EFAULT);
+	REFUSED(start, 2 * PAGE, READS, EFAULT);
+	start = of_file(file, PROT_READ, MAP_SHARED);
+	REFUSED(start, PAGE, WRITES, EFAULT);
+	TAKEN(start, PAGE, READS);
+	REFUSED(start, 2 * PAGE, READS, EFAULT);
+	start = of_file(file, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	TAKEN(start, PAGE, WRITES);
+	REFUSED(start, 2 * PAGE, WRITES, EFAULT);
+	start = of_file(file, PROT_READ, MAP_PRIVATE);
+	REFUSED(start, PAGE, WRITES, EFAULT);
+	TAKEN(start, PAGE, READS);
+	/* Registering anew keeps the old registration where it fails. */
+	{
+		struct ibv_mr *mr = ibv_reg_mr(answers->pd, heap, 1000, READS);
+
+		CHECK(mr && ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)(1UL << 50), PAGE, 0));
+		CHECK(errno == EFAULT && seen(heap, mr->rkey) == *(uint64_t *)heap && !ibv_dereg_mr(mr));
+	}
+	fclose(named);
+	free(heap);
+}
+
 /* A region of memory that is gone has what was there, and no region has the other's. */
 static void check_mapped_again(void)
 {
@@ -352,6 +475,7 @@ int main(int count, char **arguments)
 	asks = endpoint(arguments[1], 0);
 	CHECK(!rdma_connect(asks, NULL));
 	CHECK(!pthread_join(answering, NULL));
+	check_what_registers();
 	check_threads();
 	check_mapped_again();
 	check_terabyte();

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use rnic_adopt::Neighbours;
+use rnic_adopt::{Needed, Neighbours};
 
 const ROUNDS: u32 = 15;
 
@@ -24,7 +24,9 @@ fn main() {
             let begun = Instant::now();
             let start = memory.as_ptr().expose_provenance();
             // SAFETY: the memory is dropped behind the pages.
-            let place = unsafe { rnic_adopt::place(start, len, Neighbours::Exchanged) };
+            let place = unsafe {
+                rnic_adopt::place(start, len, Needed::ReadAndWrite, Neighbours::Exchanged)
+            };
             let place = place.expect("memory of the heap");
             adopt.push(begun.elapsed());
             with.push(fork());

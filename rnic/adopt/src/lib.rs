@@ -90,10 +90,12 @@
 //! # Example
 //!
 //! ```
+//! use rnic_adopt::{Needed, Neighbours, place};
+//!
 //! let mut bytes = vec![1_u8; 1 << 20];
 //! let (start, len) = (bytes.as_mut_ptr() as usize, bytes.len());
 //! // SAFETY: `bytes` lives longer than what keeps its pages in the memfd.
-//! let place = unsafe { rnic_adopt::place(start, len, rnic_adopt::Neighbours::Exchanged) };
+//! let place = unsafe { place(start, len, Needed::ReadAndWrite, Neighbours::Exchanged) };
 //! // Another process maps it there, and sees what this one writes.
 //! let place = place.expect("memory of the heap can be adopted");
 //! assert!(place.is_adopted());
@@ -156,9 +158,15 @@ impl Place {
 /// Why a range is in no memfd. Nothing of it has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdopted {
-    /// A part of it is not there, or not for reading and writing.
-    #[error("not all of it is mapped for reading and writing")]
+    /// A part of it is not there.
+    #[error("not all of it is mapped")]
     NotMapped,
+    /// The program may not do this with a part of it, as it is mapped.
+    #[error("not all of it is mapped for {0}")]
+    NotPermitted(&'static str),
+    /// A part of it has no pages: it is past the end of its file, or a device's.
+    #[error("a page of it can't be had (it is past the end of its file, or a device's): {0}")]
+    NoPage(Errno),
     /// A part of it is of a file, shared memory without a descriptor of this process's, of huge pages.
     #[error("a part of it is {0}")]
     Kind(&'static str),
@@ -204,6 +212,32 @@ pub enum Neighbours {
     Exchanged,
 }
 
+/// What a range is to be used for by another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// To be read only.
+    Read,
+    /// To be read and written.
+    ReadAndWrite,
+}
+
+/// Checks that all of a range is mapped, for what is needed.
+///
+/// # Errors
+/// [`NotAdopted::NotMapped`], [`NotAdopted::NotPermitted`]; [`NotAdopted::Host`] when that can't be read.
+pub fn check(start: usize, len: usize, needed: Needed) -> Result<(), NotAdopted> {
+    maps::parts(&table::pages(start, len)?, needed).map(drop)
+}
+
+/// Has all pages of a range there, as they are for what is needed: of a private mapping of a file, those
+/// to be written are copies from then on.
+///
+/// # Errors
+/// [`NotAdopted::NotMapped`]; [`NotAdopted::NoPage`] for memory that is past the end of its file, or a device's.
+pub fn populate(start: usize, len: usize, needed: Needed) -> Result<(), NotAdopted> {
+    sys::populate(&table::pages(start, len)?, needed)
+}
+
 /// Finds the memfd that the `len` bytes from `start` on are in, or puts their pages into one.
 ///
 /// # Errors
@@ -214,9 +248,14 @@ pub enum Neighbours {
 /// [`Adopted`] is dropped, or else nothing else of the program's is mapped at its address in the moment
 /// of that drop.
 #[allow(unsafe_code)]
-pub unsafe fn place(start: usize, len: usize, neighbours: Neighbours) -> Result<Place, NotAdopted> {
+pub unsafe fn place(
+    start: usize,
+    len: usize,
+    needed: Needed,
+    neighbours: Neighbours,
+) -> Result<Place, NotAdopted> {
     // SAFETY: the caller's word.
-    unsafe { table::place(start, len, neighbours) }
+    unsafe { table::place(start, len, needed, neighbours) }
 }
 
 /// As `result.map_err`, with the call's name.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{NotAdopted, host};
+use crate::{Needed, NotAdopted, host};
 
 /// A part of a range that is mapped in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,17 @@ pub(crate) struct Part {
     /// Addresses.
     pub(crate) range: Range<usize>,
     pub(crate) what: What,
+    /// What its program may do there.
+    pub(crate) may: May,
     /// Where it lies.
     pub(crate) run: Run,
+}
+
+/// What a program may do in a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct May {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
 }
 
 /// Mappings for reading and writing that follow each other without a gap.
@@ -41,8 +50,28 @@ pub(crate) enum What {
     Other(&'static str),
 }
 
-/// The parts of `range`, which has no gap.
-pub(crate) fn parts(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
+/// The parts of `range`, which has no gap and is mapped for what is needed.
+pub(crate) fn parts(range: &Range<usize>, needed: Needed) -> Result<Vec<Part>, NotAdopted> {
+    let parts = match without_gap(range) {
+        Err(NotAdopted::NotMapped) if touch(range.start) => without_gap(range),
+        found => found,
+    }?;
+    if parts.iter().any(|part| !part.may.read) {
+        return Err(NotAdopted::NotPermitted("reading"));
+    }
+    if needed == Needed::ReadAndWrite && parts.iter().any(|part| !part.may.write) {
+        return Err(NotAdopted::NotPermitted("writing"));
+    }
+    Ok(parts)
+}
+
+/// Whether there is a byte. The first thread's stack grows as far down as it is touched.
+fn touch(address: usize) -> bool {
+    let own = std::fs::File::open("/proc/self/mem");
+    own.is_ok_and(|own| rustix::io::pread(&own, &mut [0; 1], address as u64) == Ok(1))
+}
+
+fn without_gap(range: &Range<usize>) -> Result<Vec<Part>, NotAdopted> {
     let parts = present(range)?;
     let mut at = range.start;
     for part in &parts {
@@ -137,6 +166,7 @@ impl Search {
         let Mapping {
             range,
             rights,
+            may,
             what,
         } = mapping;
         let adjoins = range.start == self.run.range.end && rights == Rights::ReadWrite;
@@ -157,7 +187,12 @@ impl Search {
         }
         let run = self.run.clone();
         self.parts
-            .extend(part(&range, what, wanted).map(|(range, what)| Part { range, what, run }));
+            .extend(part(&range, what, wanted).map(|(range, what)| Part {
+                range,
+                what,
+                may,
+                run,
+            }));
         true
     }
 
@@ -207,6 +242,7 @@ fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<(Ran
 struct Mapping {
     range: Range<usize>,
     rights: Rights,
+    may: May,
     what: What,
 }
 
@@ -247,6 +283,10 @@ fn parse(line: &[u8]) -> Option<Mapping> {
         (rights, ..) if !rights.starts_with("rw") => What::Other("not for reading and writing"),
         _ => What::Other("a special mapping"),
     };
+    let may = May {
+        read: rights.starts_with('r'),
+        write: rights.get(1..2) == Some("w"),
+    };
     let rights = match rights.get(..3) {
         Some("rw-") => Rights::ReadWrite,
         Some("---") => Rights::None,
@@ -255,6 +295,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         range: start..end,
         rights,
+        may,
         what,
     })
 }
@@ -351,6 +392,7 @@ mod tests {
 
     #[test]
     fn a_range_with_a_gap_is_not_mapped() {
+        let parts = |range| parts(range, Needed::ReadAndWrite);
         assert_eq!(parts(&(0..4096)), Err(NotAdopted::NotMapped));
         let here = [0_u8; 64];
         let start = here.as_ptr().addr();

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
 
-use crate::{NotAdopted, host, maps};
+use crate::{Needed, NotAdopted, host, maps};
 
 /// Bytes that are exchanged in one step: who touches them waits so long.
 pub const PIECE: usize = 4 << 20;
@@ -324,6 +324,23 @@ pub(crate) unsafe fn take_out(
         let _ = unsafe { rustix::mm::munmap(to, len) };
     }
     done
+}
+
+/// Has pages come into being, as whoever writes or reads them would.
+pub(crate) fn populate(pages: &Range<usize>, needed: Needed) -> Result<(), NotAdopted> {
+    let advice = match needed {
+        Needed::Read => Advice::LinuxPopulateRead,
+        Needed::ReadAndWrite => Advice::LinuxPopulateWrite,
+    };
+    // SAFETY: changes no byte, and unmaps nothing.
+    let advise = |len| unsafe { rustix::mm::madvise(address(pages), len, advice) };
+    match advise(pages.len()) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOMEM) => Err(NotAdopted::NotMapped),
+        // Of no byte it is only wrong where the kernel does not know it (before Linux 5.14).
+        Err(Errno::INVAL) if advise(0).is_err() => Ok(()),
+        Err(errno) => Err(NotAdopted::NoPage(errno)),
+    }
 }
 
 /// Private pages for a child of fork(2), beside a buffer for reading `/proc/self/maps`.

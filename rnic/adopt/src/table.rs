@@ -14,7 +14,7 @@ use rustix::fs::SealFlags;
 use crate::maps::{self, Part, What};
 use crate::sys::{self, Copies, PIECE, Signals};
 use crate::window::{Key, Window};
-use crate::{Neighbours, NotAdopted, Place, fork, memory};
+use crate::{Needed, Neighbours, NotAdopted, Place, fork, memory};
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
     windows: Vec::new(),
@@ -147,13 +147,14 @@ fn with_locked<T>(mut table: Locked, work: impl FnOnce(&mut Table) -> T) -> T {
 pub(crate) unsafe fn place(
     start: usize,
     len: usize,
+    needed: Needed,
     neighbours: Neighbours,
 ) -> Result<Place, NotAdopted> {
     fork::watch_forks();
     let pages = pages(start, len)?;
     // SAFETY: the caller's word.
     with_locked(without_abandoned(&pages), |table| unsafe {
-        table.place(&pages, start, len, neighbours)
+        table.place(&pages, (start, len), needed, neighbours)
     })
 }
 
@@ -177,11 +178,11 @@ impl Table {
     unsafe fn place(
         &mut self,
         pages: &Range<usize>,
-        start: usize,
-        len: usize,
+        (start, len): (usize, usize),
+        needed: Needed,
         neighbours: Neighbours,
     ) -> Result<Place, NotAdopted> {
-        let parts = maps::parts(pages)?;
+        let parts = maps::parts(pages, needed)?;
         let ours = |file: &Key| self.windows.iter().any(|one| one.key() == *file);
         if let Some(file) = shared_file(&parts).filter(|file| !ours(file)) {
             return mapped_file(file, &parts, start - pages.start);
@@ -287,7 +288,7 @@ impl Table {
 }
 
 /// The whole pages that the range touches.
-fn pages(start: usize, len: usize) -> Result<Range<usize>, NotAdopted> {
+pub(crate) fn pages(start: usize, len: usize) -> Result<Range<usize>, NotAdopted> {
     let page = rustix::param::page_size();
     let end = start.checked_add(len).filter(|end| *end > start);
     let end = end.and_then(|end| end.checked_next_multiple_of(page));

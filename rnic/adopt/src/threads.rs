@@ -150,7 +150,12 @@ fn parse(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maps::What;
+    use crate::maps::{May, What};
+
+    const MAY: May = May {
+        read: true,
+        write: true,
+    };
 
     #[test]
     fn threads_that_wait_tell_their_stack_pointers() {
@@ -172,6 +177,7 @@ mod tests {
         Part {
             range,
             what: What::Private,
+            may: MAY,
             run,
         }
     }
@@ -197,6 +203,7 @@ mod tests {
         let next_run = Part {
             range: TOP - 4096..TOP,
             what: What::Private,
+            may: MAY,
             run: Run {
                 range: 1 << 20..TOP,
                 guard: 0,

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use rnic_adopt::{Adopted, Neighbours, NotAdopted, PIECE, Place, adopted_bytes};
+use rnic_adopt::{Adopted, Needed, Neighbours, NotAdopted, PIECE, Place, adopted_bytes};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -51,6 +51,7 @@ impl Pages {
             rnic_adopt::place(
                 self.address() + part.start,
                 part.len(),
+                Needed::ReadAndWrite,
                 Neighbours::Exchanged,
             )
         }
@@ -331,7 +332,7 @@ fn bytes_beside_a_range_are_spared_where_their_system_calls_would_fail() {
     let place = |part: Range<usize>| {
         let start = pages.address() + part.start;
         // SAFETY: the pages stay mapped.
-        unsafe { rnic_adopt::place(start, part.len(), Neighbours::Spared) }
+        unsafe { rnic_adopt::place(start, part.len(), Needed::ReadAndWrite, Neighbours::Spared) }
     };
     for beside in [1..PAGE, 0..100, PAGE + 8..PAGE + 16, 1..3 * PAGE] {
         assert_eq!(place(beside).map(drop), Err(NotAdopted::Neighbours));
@@ -381,15 +382,26 @@ fn several_threads_adopt_what_overlaps() {
 
 #[test]
 fn memory_of_other_kinds_is_left_as_it_is() {
-    static DATA: [u64; 4] = [1, 2, 3, 4];
-    let place = |address: usize, len| {
+    static DATA: [AtomicU64; 4] = [const { AtomicU64::new(1) }; 4];
+    static READ_ONLY: [u64; 4] = [1, 2, 3, 4];
+    let place_for = |address: usize, len, needed| {
         // SAFETY: mapped, if at all, until the end of the process.
-        unsafe { rnic_adopt::place(address, len, Neighbours::Exchanged) }.map(drop)
+        unsafe { rnic_adopt::place(address, len, needed, Neighbours::Exchanged) }.map(drop)
     };
+    let place = |address, len| place_for(address, len, Needed::ReadAndWrite);
     assert!(matches!(
         place(DATA.as_ptr().addr(), 32),
         Err(NotAdopted::Kind(_))
     ));
+    let read_only = READ_ONLY.as_ptr().addr();
+    assert!(matches!(
+        place_for(read_only, 32, Needed::Read),
+        Err(NotAdopted::Kind(_))
+    ));
+    assert_eq!(
+        place(read_only, 32),
+        Err(NotAdopted::NotPermitted("writing"))
+    );
     assert_eq!(place(0, 10), Err(NotAdopted::NotMapped));
     assert_eq!(place(1 << 50, 10), Err(NotAdopted::NotMapped));
     assert_eq!(place(usize::MAX - 10, 100), Err(NotAdopted::NotMapped));
@@ -461,7 +473,10 @@ fn parts_of_pages_of_a_heap_that_is_in_use_come_and_go() {
             let memory = Box::new([round; 8]);
             let start = ptr::from_ref(&*memory).expose_provenance();
             // SAFETY: the box is dropped after what was adopted.
-            let place = unsafe { rnic_adopt::place(start, 64, Neighbours::Exchanged) }.unwrap();
+            let place = unsafe {
+                rnic_adopt::place(start, 64, Needed::ReadAndWrite, Neighbours::Exchanged)
+            }
+            .unwrap();
             assert_eq!(seen(&place, 8), round.to_ne_bytes());
             held.push((memory, place.into_adopted().unwrap()));
             if held.len() > 20 {
@@ -540,6 +555,36 @@ fn a_child_has_private_copies() {
     assert_eq!(sum(&place, 8), 1, "what the child wrote is its own");
     pages.words()[0].store(3, Ordering::Relaxed);
     assert_eq!(sum(&place, 8), 3, "and the parent goes on");
+}
+
+#[test]
+fn pages_come_where_there_can_be_some() {
+    let file = tempfile_of(PAGE);
+    let map = |rights, flags| {
+        // SAFETY: replaces nothing.
+        unsafe { rustix::mm::mmap(ptr::null_mut(), 2 * PAGE, rights, flags, &file, 0) }.unwrap()
+    };
+    for flags in [MapFlags::SHARED, MapFlags::PRIVATE] {
+        let at = map(READ_WRITE, flags).expose_provenance();
+        for needed in [Needed::Read, Needed::ReadAndWrite] {
+            assert_eq!(rnic_adopt::populate(at, PAGE, needed), Ok(()));
+            let past = rnic_adopt::populate(at + PAGE, 1, needed);
+            assert!(matches!(past, Err(NotAdopted::NoPage(_))), "{past:?}");
+        }
+    }
+    let read_only = map(ProtFlags::READ, MapFlags::SHARED).expose_provenance();
+    assert_eq!(rnic_adopt::populate(read_only, PAGE, Needed::Read), Ok(()));
+    let written = rnic_adopt::populate(read_only, PAGE, Needed::ReadAndWrite);
+    assert!(matches!(written, Err(NotAdopted::NoPage(_))), "{written:?}");
+    let nothing = rnic_adopt::populate(PAGE, 1, Needed::Read);
+    assert_eq!(nothing, Err(NotAdopted::NotMapped));
+}
+
+/// A file of so many bytes, without a name.
+fn tempfile_of(len: usize) -> std::os::fd::OwnedFd {
+    let fd = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, len as u64).unwrap();
+    fd
 }
 
 /// What a child finds in the words that its parent stores to as soon as fork(2) has returned, `rounds` times.

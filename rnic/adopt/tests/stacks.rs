@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rnic_adopt::{Neighbours, NotAdopted, adopted_bytes};
+use rnic_adopt::{Needed, Neighbours, NotAdopted, adopted_bytes};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 const PAGE: usize = 4096;
@@ -19,7 +19,15 @@ const PAGE: usize = 4096;
 /// Exchanges the pages of a range, and gives them back.
 fn place(range: Range<usize>) -> Result<(), NotAdopted> {
     // SAFETY: the tests have the ranges mapped meanwhile.
-    unsafe { rnic_adopt::place(range.start, range.len(), Neighbours::Exchanged) }.map(drop)
+    unsafe {
+        rnic_adopt::place(
+            range.start,
+            range.len(),
+            Needed::ReadAndWrite,
+            Neighbours::Exchanged,
+        )
+    }
+    .map(drop)
 }
 
 /// See `exchange.rs`. Reading where threads stand asks for no privilege, but for a process that may be
@@ -224,7 +232,14 @@ fn pages_that_became_a_stack_stay_in_the_memfd_and_the_log_says_so() {
     let stack = Stack::new(256 << 10);
     let range = stack.range();
     // SAFETY: the pages stay mapped.
-    let held = unsafe { rnic_adopt::place(range.start, range.len(), Neighbours::Exchanged) };
+    let held = unsafe {
+        rnic_adopt::place(
+            range.start,
+            range.len(),
+            Needed::ReadAndWrite,
+            Neighbours::Exchanged,
+        )
+    };
     let held = Mutex::new(Some(held.unwrap()));
     on_own_stack(&stack, &|| drop(held.lock().unwrap().take()));
     assert_eq!(adopted_bytes(), 256 << 10);

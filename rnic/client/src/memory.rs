@@ -111,7 +111,7 @@ impl ProtectionDomain {
 
     /// Makes and registers `len` bytes of zeroed memory of this process's heap, which the RNIC reaches
     /// by a descriptor of `/proc/self/mem` instead of a mapping of its own. That is slower, there are
-    /// no Atomic Operations on it, and the daemon allows only few of them (`remote_regions`). A fork of this
+    /// no Atomic Operations on it, and the daemon allows few of them, or none (`remote_regions`). A fork of this
     /// process has a copy which the RNIC knows nothing of.
     ///
     /// # Errors

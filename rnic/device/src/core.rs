@@ -357,6 +357,11 @@ impl Core {
                 list,
                 untold,
             }),
+            ShardEvent::RegionFault { client, stag } => log::warn!(
+                "client {client}: the memory of its region with STag {stag} is gone: it was unmapped, or the \
+                 host could not give a page back. The stream that used it has ended, and nobody may use the \
+                 region; leave memory as it is while the RNIC has it"
+            ),
             ShardEvent::ClientFault {
                 client,
                 code,

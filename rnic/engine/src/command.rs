@@ -546,8 +546,15 @@ pub enum ShardEvent {
         /// Segments of refused peers since the last such event that were not told.
         untold: u64,
     },
-    /// A client broke the rules of its rings, or took memory away that it shares: its objects are to be
-    /// taken away.
+    /// A region's memory is gone: its owner unmapped it, or the host could not give it back. The stream that
+    /// found out has ended, and nobody has any right to the region.
+    RegionFault {
+        /// Whose it is.
+        client: ClientId,
+        /// Its STag.
+        stag: Stag,
+    },
+    /// A client broke the rules of its rings, or took their memory away: its objects are to be taken away.
     ClientFault {
         /// Which.
         client: ClientId,

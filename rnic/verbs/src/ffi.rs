@@ -292,6 +292,7 @@ impl From<rnic::Error> for Fail {
                 RefusalCode::AddressNotLocal => Errno::ADDRNOTAVAIL,
                 RefusalCode::Unreachable => Errno::HOSTUNREACH,
                 RefusalCode::NotPermitted => Errno::ACCESS,
+                RefusalCode::BadMemory => Errno::FAULT,
                 _ => Errno::INVAL,
             },
             Error::Io { errno, .. } => *errno,

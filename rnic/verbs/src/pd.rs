@@ -178,8 +178,14 @@ impl Registered {
                 addr.addr()
             )));
         }
-        let Some(start) = addr.cast::<u8>().as_non_null().filter(|_| length > 0) else {
-            return Err(Fail::of(Errno::INVAL, "a region without a byte"));
+        if length == 0 || addr.addr().checked_add(length).is_none() {
+            return Err(Fail::of(
+                Errno::INVAL,
+                format!("a region of {length} bytes at {:#x}", addr.addr()),
+            ));
+        }
+        let Some(start) = addr.cast::<u8>().as_non_null() else {
+            return Err(Fail::of(Errno::FAULT, "a region at address 0"));
         };
         // SAFETY: the program's memory, which it leaves mapped until ibv_dereg_mr, as the verbs demand; no
         // Rust reference to it exists but for the time of calls that it is passed to.

@@ -7,8 +7,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rnic_adopt::{Neighbours, NotAdopted, Place};
-use rnic_ipc::control::{Access, RefusalCode, Request};
+use rnic_adopt::{Needed, Neighbours, NotAdopted, Place};
+use rnic_ipc::control::{Access, Refusal, RefusalCode, Request};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rustix::io::Errno;
 
@@ -25,13 +25,15 @@ impl ProtectionDomain {
     /// that. A mapping of a memfd that is sealed with `F_SEAL_SHRINK`, and of which
     /// this process has a descriptor, is used as it is, as by [`Self::register_fd`]. What is neither
     /// (`.data`, threads' stacks, other shared memory) the RNIC reaches by `/proc/self/mem`: more
-    /// slowly, without Atomic Operations, and only few regions (`remote_regions`).
+    /// slowly, without Atomic Operations, and only few regions (`remote_regions`). Other users than the
+    /// daemon's own may have none, unless an administrator allows some.
     ///
     /// # Errors
-    /// [`Error::Refused`] when a limit does not allow it (`Limit`; of 1 MiB and more before a page of the
-    /// memory is exchanged), or when there is no memory at that address (`BadMemory`). [`Error::Io`] when it must be
-    /// reached by `/proc/self/mem` and this process may not open that: it gave up privileges without
-    /// exec(2) (prctl(2), `PR_SET_DUMPABLE`).
+    /// [`Error::Refused`] with `Limit` when a limit does not allow it; of 1 MiB and more before a page of the memory
+    /// is exchanged. With `BadMemory` when not all of it is mapped for reading, or for writing where `access` has
+    /// a right to write; then nothing of it has changed. [`Error::Io`] when it must be reached by
+    /// `/proc/self/mem` and this process may not open that: it gave up privileges without exec(2) (prctl(2),
+    /// `PR_SET_DUMPABLE`).
     ///
     /// # Safety
     /// Until the region is dropped the bytes stay mapped; for reading, and with any right to write for
@@ -47,7 +49,12 @@ impl ProtectionDomain {
         // SAFETY: the caller's promise is the same.
         let memory = unsafe { SharedMemory::borrowed(ptr, len) }?;
         match self.inner.context.session()? {
-            Some(session) => self.register_local(session, memory, access, None),
+            Some(session) => {
+                let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());
+                rnic_adopt::check(start, len, needed(access))
+                    .map_err(|why| bad_memory(&memory, &why))?;
+                self.register_local(session, memory, access, None)
+            }
             None => self.register_in_place(Arc::new(memory), access),
         }
     }
@@ -64,6 +71,9 @@ impl ProtectionDomain {
         let why = match self.register_placed(&memory, spared, access) {
             Ok(registered) => return registered,
             Err(NotAdopted::NoMemory) => return Err(Error::Memory(ShmError::NoPages)),
+            Err(why @ (NotAdopted::NotMapped | NotAdopted::NotPermitted(_))) => {
+                return Err(bad_memory(&memory, &why));
+            }
             Err(why) => why,
         };
         let (start, len) = (memory.as_ptr(), memory.len());
@@ -89,7 +99,7 @@ impl ProtectionDomain {
     ) -> Result<Result<MemoryRegion, Error>, NotAdopted> {
         let mut attempts = 1;
         loop {
-            let place = place(memory, spared)?;
+            let place = place(memory, access, spared)?;
             let is_adopted = place.is_adopted();
             let registered = self.register_place(memory.clone(), place, access);
             let again = is_adopted && is_refused(&registered, RefusalCode::BadMemory);
@@ -153,8 +163,32 @@ impl ProtectionDomain {
             address: memory.as_ptr().expose_provenance() as u64,
             length: memory.len() as u64,
         };
-        self.register_by(&request, &own, memory)
+        let region = self.register_by(&request, &own, memory.clone())?;
+        // Pages that are not there yet would come one by one, while the RNIC waits for each. Where one can't
+        // come, the region ends with this value.
+        let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());
+        rnic_adopt::populate(start, len, needed(access))
+            .map_err(|why| bad_memory(&memory, &why))?;
+        Ok(region)
     }
+}
+
+fn needed(access: Access) -> Needed {
+    match access.local_write || access.remote_write || access.remote_atomic {
+        true => Needed::ReadAndWrite,
+        false => Needed::Read,
+    }
+}
+
+fn bad_memory(memory: &SharedMemory, why: &NotAdopted) -> Error {
+    let (start, len) = (memory.as_ptr(), memory.len());
+    Error::Refused(Refusal {
+        code: RefusalCode::BadMemory,
+        message: format!(
+            "{len} bytes at {start:p} to register: {why}. Register what is mapped for reading, and for \
+             writing too unless the region is only to be read"
+        ),
+    })
 }
 
 /// Bytes of a region that is rather reached by the accessor than that a system call on bytes beside it
@@ -164,14 +198,14 @@ const SMALL: usize = 64 << 10;
 /// How often a range is placed anew when the RNIC refuses its memfd.
 const ATTEMPTS: u32 = 8;
 
-fn place(memory: &SharedMemory, spared: bool) -> Result<Place, NotAdopted> {
+fn place(memory: &SharedMemory, access: Access, spared: bool) -> Result<Place, NotAdopted> {
     let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());
     let neighbours = match spared {
         true => Neighbours::Spared,
         false => Neighbours::Exchanged,
     };
     // SAFETY: the memory stays mapped until its region is dropped, which drops what was adopted.
-    unsafe { rnic_adopt::place(start, len, neighbours) }
+    unsafe { rnic_adopt::place(start, len, needed(access), neighbours) }
 }
 
 fn is_refused(registered: &Result<MemoryRegion, Error>, code: RefusalCode) -> bool {

@@ -285,7 +285,9 @@ impl Simulation {
             | ShardEvent::Released { .. }
             | ShardEvent::PathDoubtful { .. } => {}
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
-            refused @ ShardEvent::PeerRefused { .. } => panic!("node {node}: {refused:?}"),
+            wrong @ (ShardEvent::PeerRefused { .. } | ShardEvent::RegionFault { .. }) => {
+                panic!("node {node}: {wrong:?}")
+            }
         }
     }
 

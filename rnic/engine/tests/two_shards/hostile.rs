@@ -7,9 +7,7 @@ use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_engine::region::{RegionMemory, RemoteMemory};
 use rnic_ipc::capture::{Direction, Filter};
-use rnic_ipc::control::{
-    Access, DisconnectReason, Event, MarkerUse, MpaOptions, QpState, RefusalCode,
-};
+use rnic_ipc::control::{Access, DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
@@ -453,11 +451,12 @@ fn a_client_that_breaks_its_doorbell_ring_is_reported_once_and_read_no_more() {
 
 /// Memory of no memfd, which its owner can unmap at any moment.
 #[test]
-fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() {
+fn memory_that_is_unmapped_ends_its_region_and_the_stream_and_no_other() {
     /// Larger than what malloc keeps: it is unmapped when it is freed.
     const LARGE: usize = 64 << 20;
     let mut world = World::new(1, Impairment::NONE);
     let (qp_a, qp_b) = world.connect();
+    let (other_a, other_b) = world.connect();
     let bytes = vec![0_u8; LARGE];
     let mut both_ways = std::fs::File::options();
     both_ways.read(true).write(true);
@@ -476,30 +475,50 @@ fn a_client_that_unmaps_what_a_peer_writes_to_is_reported_and_its_stream_ends() 
         word: None,
     };
     world.b.shard.execute(command, world.now).unwrap();
-    let write = |world: &mut World, wr_id| {
+    let write = |world: &mut World, qp, wr_id| {
         let (at, len) = (LARGE / 2, 100_000);
         world
             .a
-            .post_work(qp_a, WrOpcode::Write, wr_id, 0, (stag, at), len);
+            .post_work(qp, WrOpcode::Write, wr_id, 0, (stag, at), len);
     };
     world.a.fill(0, 100_000, 7);
-    write(&mut world, 1);
+    write(&mut world, qp_a, 1);
     world.run_for(Duration::from_millis(100));
     assert!(bytes[LARGE / 2..][..100_000] == pattern(100_000, 7));
     drop(bytes);
-    write(&mut world, 2);
+    write(&mut world, qp_a, 2);
     assert!(world.run_until(Duration::from_secs(1), |w| w.a.disconnected(qp_a).is_some()));
     assert!(world.b.disconnected(qp_b).is_some());
-    let told = world.b.events.iter().filter_map(|event| match event {
-        ShardEvent::ClientFault { code, message, .. } => Some((*code, message.clone())),
-        _ => None,
-    });
-    let told: Vec<_> = told.collect();
-    let [(RefusalCode::MemoryFault, message)] = &told[..] else {
-        panic!("{told:?}");
+    let told = |world: &World| -> Vec<_> {
+        let events = world.b.events.iter();
+        let told = events.filter_map(|event| match event {
+            ShardEvent::RegionFault { client, stag } => Some((*client, *stag)),
+            ShardEvent::ClientFault { .. } => panic!("{event:?}"),
+            _ => None,
+        });
+        told.collect()
     };
-    assert!(message.contains("STag"), "{message}");
+    assert_eq!(told(&world), [(CLIENT, stag)]);
     assert_eq!(world.b.shard.counters().memory_faults, 1);
+
+    // Another connection of the client's goes on, until it names the region.
+    let whole = world.b.stag;
+    world
+        .a
+        .post_work(other_a, WrOpcode::Write, 3, 0, (whole, 0), 100_000);
+    assert!(world.run_until(Duration::from_secs(1), |w| w.a.completion(3).is_some()));
+    assert_eq!(world.a.completion(3).unwrap().status, 0);
+    world.run_for(Duration::from_millis(100));
+    assert!(world.b.read(0, 100_000) == pattern(100_000, 7));
+    write(&mut world, other_a, 4);
+    assert!(world.run_until(Duration::from_secs(1), |w| {
+        w.a.disconnected(other_a).is_some()
+    }));
+    assert!(world.b.disconnected(other_b).is_some());
+    assert_eq!(told(&world).len(), 1);
+
+    let command = Command::RemoveRegion { stag };
+    world.b.shard.execute(command, world.now).unwrap();
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Memory that a client took away while the RNIC uses it. The access found a fault, which the process
-//! contained ([`rnic_ipc::shm::contain_faults`]), or nothing (remote memory). Here the client at fault is
-//! found and removed. No data of such memory was used meanwhile: the copy that faulted, and each after it,
-//! ended its stream.
+//! contained ([`rnic_ipc::shm::contain_faults`]), or nothing (remote memory). No data of such memory was used
+//! meanwhile: the copy that faulted, and each after it, ended its stream.
+//!
+//! A region loses its rights, and its client goes on with all else. A client whose rings are gone is removed.
 
 use rnic_ipc::control::RefusalCode;
 use rnic_ipc::id::{ClientId, PdId};
 use rnic_ipc::shm::faults_contained;
 use rnic_xsk::Port;
 
+use crate::command::ShardEvent;
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 
@@ -24,7 +26,15 @@ impl Ctl {
             return;
         }
         self.faults_seen = faults_contained();
-        for (client, what) in self.broken(dp) {
+        for (stag, pd) in dp.tables.stags.revoke_broken() {
+            dp.counters.memory_faults += 1;
+            // Only a queue pair of the same domain can have found out.
+            if let Some(client) = dp.owner_of_domain(pd) {
+                self.events
+                    .push_back(ShardEvent::RegionFault { client, stag });
+            }
+        }
+        for (client, what) in self.broken_rings(dp) {
             dp.counters.memory_faults += 1;
             let message = format!(
                 "the memory of {what} is gone: it was unmapped, or a hole was punched into it and the \
@@ -34,8 +44,8 @@ impl Ctl {
         }
     }
 
-    /// What is broken, and whose it is. The rights of regions among it end.
-    fn broken<P: Port>(&mut self, dp: &mut Datapath<P>) -> Vec<(ClientId, String)> {
+    /// The rings that are broken, and whose they are.
+    fn broken_rings<P: Port>(&self, dp: &Datapath<P>) -> Vec<(ClientId, String)> {
         let clients = self.clients.iter().filter(|entry| !entry.faulted);
         let doorbells = clients.filter(|entry| entry.doorbells.is_broken());
         let doorbells = doorbells.map(|entry| (entry.id, "the doorbell ring".to_owned()));
@@ -45,14 +55,7 @@ impl Ctl {
         let srqs = srqs.map(|(client, srq)| (client, format!("shared receive queue {srq}")));
         let qps = dp.qps.values().filter(|slot| slot.qp.has_broken_rings());
         let qps = qps.map(|slot| (slot.qp.client(), format!("queue pair {}", slot.qp.num())));
-        let mut broken: Vec<_> = doorbells.chain(cqs).chain(srqs).chain(qps).collect();
-        for (stag, pd) in dp.tables.stags.revoke_broken() {
-            // Only a queue pair of the same domain can have found out.
-            if let Some(client) = dp.owner_of_domain(pd) {
-                broken.push((client, format!("the region with STag {stag}")));
-            }
-        }
-        broken
+        doorbells.chain(cqs).chain(srqs).chain(qps).collect()
     }
 }
 
