@@ -5,10 +5,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rnic::{ConnectOptions, DisconnectReason, Error};
+use rnic::{
+    ConnectOptions, DisconnectReason, Error, ListenOptions, Listener, RefusalCode, Transport,
+    WorkRequest,
+};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Routers};
-use rnic_tests::verbs::Endpoint;
+use rnic_tests::pair::Pair;
+use rnic_tests::verbs::{Endpoint, connect, connect_with};
 use rnic_tests::{tool, wait};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
 use userspace_net::checksum;
@@ -191,4 +195,225 @@ fn a_connection_follows_when_its_interface_becomes_narrower() {
         far.a.namespace.ip(&mtu);
     };
     in_the_middle_of_a_transfer("narrower", change, &["path_moves", "mss_changes"]);
+}
+
+/// Frames that a daemon's interface has sent, of whatever kind.
+fn frames_sent(daemon: &Daemon) -> u64 {
+    let all = daemon.counters();
+    let sent = all
+        .iter()
+        .filter(|(name, _)| name.starts_with("port") && name.ends_with("_transmitted"));
+    let counts: Vec<u64> = sent.map(|(_, count)| *count).collect();
+    assert!(!counts.is_empty(), "{all:?}");
+    counts.iter().sum()
+}
+
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Sctp];
+/// An ESP template as `ip xfrm policy` takes it.
+const ESP: [&str; 6] = ["tmpl", "proto", "esp", "mode", "transport", "priority"];
+
+/// `ip xfrm policy`, with the words for one host's policy of this direction with the other.
+fn policy(host: &Host, verb: &str, direction: &str, other: &Host, family: Family, more: &[&str]) {
+    let (ours, theirs) = (
+        host.address(family, 0).ip().to_string(),
+        other.address(family, 0).ip().to_string(),
+    );
+    let (from, to) = match direction {
+        "out" => (&ours, &theirs),
+        _ => (&theirs, &ours),
+    };
+    let words = [
+        "xfrm", "policy", verb, "src", from, "dst", to, "dir", direction,
+    ];
+    host.namespace.ip(&[&words[..], more].concat());
+}
+
+/// Changes a host's policies, and waits until its daemon says that it follows.
+fn change_policies(daemon: &Daemon, change: impl FnOnce()) {
+    let told = || daemon.log().matches("the host's IPsec forbids").count();
+    let before = told();
+    change();
+    wait::until("the policies are followed", Duration::from_secs(10), || {
+        (told() > before).then_some(())
+    });
+}
+
+fn flush_policies(host: &Host) {
+    host.namespace.ip(&["xfrm", "policy", "flush"]);
+}
+
+/// Tries to connect `a` to a listener of `b`, for half a second; nobody accepts.
+fn try_connect(pair: &Pair, family: Family, transport: Transport) -> Error {
+    let end = Endpoint::new(&pair.daemon_a, 64);
+    let options = ConnectOptions::default().transport(transport);
+    let options = options.timeout(Duration::from_millis(500));
+    let listen = ListenOptions::default().transport(transport);
+    let server = Endpoint::new(&pair.daemon_b, 64);
+    let at = pair.b.address(family, PORT);
+    let _listener = Listener::bind_with(&server.context, at, listen).unwrap();
+    end.qp.connect(at, options).unwrap_err()
+}
+
+#[test]
+fn a_connection_that_the_hosts_ipsec_forbids_in_clear_is_refused_before_a_frame_leaves() {
+    let pair = Pair::new("ipsec-connect");
+    let wanted: [(&str, Vec<&str>, &str); 3] = [
+        ("out", vec!["action", "block"], "dir out block"),
+        ("in", vec!["action", "block"], "dir in block"),
+        (
+            "out",
+            [&ESP[..], &["7"]].concat(),
+            "dir out tmpl priority 7",
+        ),
+    ];
+    for (family, transport) in Family::ALL
+        .into_iter()
+        .flat_map(|family| TRANSPORTS.map(|transport| (family, transport)))
+    {
+        for (direction, more, named) in &wanted {
+            change_policies(&pair.daemon_a, || {
+                policy(&pair.a, "add", direction, &pair.b, family, more);
+            });
+            let before = frames_sent(&pair.daemon_a);
+            let counted = pair.daemon_a.counter("ipsec_refused_connects");
+            match try_connect(&pair, family, transport) {
+                Error::Refused(refusal) => {
+                    assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}");
+                    assert!(refusal.message.contains(named), "{refusal}");
+                }
+                other => panic!("{family:?}, {transport:?}, {named}: {other}"),
+            }
+            assert_eq!(frames_sent(&pair.daemon_a), before);
+            let now = pair.daemon_a.counter("ipsec_refused_connects");
+            assert_eq!(now, counted + 1);
+            change_policies(&pair.daemon_a, || flush_policies(&pair.a));
+        }
+        // Forwarded packets, and those of an XFRM interface, are others.
+        policy(&pair.a, "add", "fwd", &pair.b, family, &["action", "block"]);
+        let more = ["if_id", "7", "action", "block"];
+        policy(&pair.a, "add", "out", &pair.b, family, &more);
+        let client = Endpoint::new(&pair.daemon_a, 64);
+        let server = Endpoint::new(&pair.daemon_b, 64);
+        connect_with(
+            &client,
+            &server,
+            pair.b.address(family, PORT),
+            ListenOptions::default().transport(transport),
+            ConnectOptions::default().transport(transport),
+        );
+        flush_policies(&pair.a);
+    }
+}
+
+#[test]
+fn a_listener_that_the_hosts_ipsec_forbids_to_answer_in_clear_is_silent() {
+    let pair = Pair::new("ipsec-listen");
+    for (family, transport) in Family::ALL
+        .into_iter()
+        .flat_map(|family| TRANSPORTS.map(|transport| (family, transport)))
+    {
+        for direction in ["in", "out"] {
+            change_policies(&pair.daemon_b, || {
+                let more = ["action", "block"];
+                policy(&pair.b, "add", direction, &pair.a, family, &more);
+            });
+            let (before, dropped) = (
+                frames_sent(&pair.daemon_b),
+                pair.daemon_b.counter("ipsec_dropped_segments"),
+            );
+            let refused = try_connect(&pair, family, transport);
+            assert!(matches!(refused, Error::Timeout { .. }), "{refused}");
+            assert_eq!(
+                frames_sent(&pair.daemon_b),
+                before,
+                "{family:?} {transport:?}"
+            );
+            assert!(pair.daemon_b.counter("ipsec_dropped_segments") > dropped);
+            change_policies(&pair.daemon_b, || flush_policies(&pair.b));
+        }
+    }
+    let log = pair.daemon_b.log();
+    assert!(log.contains("[WARN audit] a segment from "), "{log}");
+}
+
+#[test]
+fn a_connection_ends_without_a_word_when_the_hosts_ipsec_forbids_it_in_clear() {
+    let pair = Pair::new("ipsec-change");
+    for (family, transport) in Family::ALL
+        .into_iter()
+        .flat_map(|family| TRANSPORTS.map(|transport| (family, transport)))
+    {
+        let client = Endpoint::new(&pair.daemon_a, 4096);
+        let server = Endpoint::new(&pair.daemon_b, 4096);
+        connect_with(
+            &client,
+            &server,
+            pair.b.address(family, PORT),
+            ListenOptions::default().transport(transport),
+            ConnectOptions::default().transport(transport),
+        );
+        let by_default = family == Family::V4;
+        match by_default {
+            true => drop(
+                pair.a
+                    .namespace
+                    .ip(&["xfrm", "policy", "setdefault", "out", "block"]),
+            ),
+            false => policy(&pair.a, "add", "out", &pair.b, family, &["action", "block"]),
+        }
+        assert_eq!(client.ending(), DisconnectReason::HostPolicy);
+        let before = frames_sent(&pair.daemon_a);
+        // The peer goes on, and gets no answer.
+        let all = [server.element(0..4096)];
+        server.post(WorkRequest::write(1, &all, client.remote()));
+        let ended = server.qp.wait_disconnected(Duration::from_millis(500));
+        let is_waiting = matches!(ended, Err(Error::Timeout { .. }));
+        assert!(is_waiting, "{family:?} {transport:?}: {ended:?}");
+        assert_eq!(frames_sent(&pair.daemon_a), before);
+        change_policies(&pair.daemon_a, || {
+            let accept = ["xfrm", "policy", "setdefault", "out", "accept"];
+            pair.a.namespace.ip(&accept);
+            flush_policies(&pair.a);
+        });
+    }
+    assert_eq!(pair.daemon_a.counter("ipsec_ended_connections"), 4);
+}
+
+#[test]
+fn a_daemon_that_ignores_the_hosts_ipsec_says_so_and_the_loopback_is_exempt() {
+    let ignores = DaemonOptions {
+        arguments: vec!["--host-ipsec".to_owned(), "ignore".to_owned()],
+        ..DaemonOptions::default()
+    };
+    let link = LinkOptions::default();
+    let pair = Pair::with_each("ipsec-ignore", &link, [&ignores, &DaemonOptions::default()]);
+    let at = pair.b.address(Family::V4, PORT);
+    policy(
+        &pair.a,
+        "add",
+        "out",
+        &pair.b,
+        Family::V4,
+        &["action", "block"],
+    );
+    let told = "they are ignored, and what they select goes in clear";
+    wait::until(told, Duration::from_secs(10), || {
+        pair.daemon_a.log().contains(told).then_some(())
+    });
+    let [client, server] = [&pair.daemon_a, &pair.daemon_b].map(|it| Endpoint::new(it, 64));
+    connect(&client, &server, at);
+
+    let everything = [
+        "xfrm",
+        "policy",
+        "setdefault",
+        "out",
+        "block",
+        "in",
+        "block",
+    ];
+    pair.b.namespace.ip(&everything);
+    assert_eq!(server.ending(), DisconnectReason::HostPolicy);
+    let [client, server] = [(); 2].map(|()| Endpoint::new(&pair.daemon_b, 64));
+    connect(&client, &server, at);
 }

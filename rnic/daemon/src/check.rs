@@ -135,6 +135,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     optional(f, "sctp_udp_port", udp.map(|udp| udp.port), "none")?;
     let peer_port = udp.and_then(|udp| udp.peer_port);
     optional(f, "sctp_udp_peer_port", peer_port, "none")?;
+    line(f, "host_ipsec", device.host_ipsec)?;
     let list = device.limits.interface_peers.get(&device.interface);
     optional(f, "allowed_peers", list, EVERYBODY)?;
     for vlan in &device.vlans {

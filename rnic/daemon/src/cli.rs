@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use log::LevelFilter;
-use rnic_device::{CongestionControl, Cores, DedicatedQueues, ShardCount, XdpMode};
+use rnic_device::{CongestionControl, Cores, DedicatedQueues, HostIpsec, ShardCount, XdpMode};
 
 use crate::metrics::MetricsAddress;
 
@@ -198,6 +198,11 @@ pub(crate) struct LinkGiven {
     /// UDP port of the peers to which SCTP associations are begun in UDP [default: none, they go without UDP]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) sctp_udp_peer_port: Option<u16>,
+
+    /// What the host's IPsec policies are for the RNIC, which has no ESP: `refuse` refuses connections that they don't
+    /// allow in clear, `ignore` makes them in clear [default: refuse]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) host_ipsec: Option<HostIpsec>,
 }
 
 /// What may be said of these, here and in the file: as Linux has it for sockets (tcp(7)), but for what
@@ -265,6 +270,7 @@ impl LinkGiven {
             congestion: self.congestion.or(below.congestion),
             sctp_udp_port: self.sctp_udp_port.or(below.sctp_udp_port),
             sctp_udp_peer_port: self.sctp_udp_peer_port.or(below.sctp_udp_peer_port),
+            host_ipsec: self.host_ipsec.or(below.host_ipsec),
         }
     }
 }

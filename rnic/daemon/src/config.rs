@@ -23,7 +23,7 @@ pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 39] = [
+const KEYS: [&str; 40] = [
     "interface",
     "socket",
     "socket_mode",
@@ -51,6 +51,7 @@ const KEYS: [&str; 39] = [
     "congestion",
     "sctp_udp_port",
     "sctp_udp_peer_port",
+    "host_ipsec",
     "loopback",
     "no_loopback",
     "no_wait",

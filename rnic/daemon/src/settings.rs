@@ -230,6 +230,7 @@ fn with_loopback(
                 (link.dedicated_queues.is_some(), "dedicated_queues"),
                 (link.mode.is_some(), "a mode of XDP"),
                 (link.busy_poll.is_some(), "busy_poll"),
+                (link.host_ipsec.is_some(), "host_ipsec"),
             ];
             match of_interfaces.into_iter().find(|(said, _)| *said) {
                 Some((_, what)) => Err(SettingsError::NotOfLoopback { what }),
@@ -298,6 +299,7 @@ fn device(
     config.keepalive = keepalive;
     config.congestion = link.congestion.unwrap_or(config.congestion);
     config.sctp_udp = sctp_udp;
+    config.host_ipsec = link.host_ipsec.unwrap_or_default();
     config.limits = limits;
     Ok(config)
 }

@@ -57,6 +57,23 @@ impl Core {
     }
 }
 
+/// A segment was dropped because the host's IPsec forbids it in clear, and so many before it that were not told.
+pub(crate) fn log_ipsec_refused(
+    (local, remote): (SocketAddr, SocketAddr),
+    policy: &str,
+    untold: u64,
+) {
+    let more = match untold {
+        0 => String::new(),
+        untold => format!("; {untold} more segments were dropped before"),
+    };
+    log::warn!(
+        target: TARGET,
+        "a segment from {remote} to {local} is dropped: the host's IPsec forbids it in clear, or an answer to it, by \
+         {policy}{more}"
+    );
+}
+
 /// A request of a client was refused: one that it has no right to make is told.
 pub(crate) fn log_refusal(client: &Client, refusal: &Refusal) {
     let Client {

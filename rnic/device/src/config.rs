@@ -9,7 +9,7 @@ use rnic_prm::{Administrators, Limits};
 use rnic_steering::FloodLimits;
 use userspace_tcp::{CongestionControl, KeepAlive};
 
-use crate::{Cores, DedicatedQueues, VlanConfig};
+use crate::{Cores, DedicatedQueues, HostIpsec, VlanConfig};
 
 /// How [`crate::Device::open`] is to open an interface. Versions to come may have more fields.
 #[derive(Clone, Debug)]
@@ -76,6 +76,9 @@ pub struct DeviceConfig {
     /// SCTP in UDP (RFC 6951), for networks that drop SCTP; `None`, the default: packets in UDP are the kernel's, and
     /// associations have none.
     pub sctp_udp: Option<SctpUdp>,
+    /// What the host's IPsec policies (`ip xfrm policy`) are for connections over the interface, which go in clear: by
+    /// default those that a policy does not allow in clear are refused.
+    pub host_ipsec: HostIpsec,
     /// How long an unknown neighbour (RFC 826, RFC 4861) may take to answer.
     pub resolve_timeout: Duration,
     /// How long [`crate::Device::shutdown`] lets resets leave the interface.
@@ -128,6 +131,7 @@ impl DeviceConfig {
             keepalive: None,
             congestion: CongestionControl::default(),
             sctp_udp: None,
+            host_ipsec: HostIpsec::Refuse,
             resolve_timeout: Duration::from_secs(3),
             flush_timeout: Duration::from_millis(50),
             linger_max: Duration::from_secs(3),

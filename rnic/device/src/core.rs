@@ -15,7 +15,7 @@ use rnic_net::{IcmpReport, Vlans};
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
-use crate::audit::RefusedPeer;
+use crate::audit::{RefusedPeer, log_ipsec_refused};
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
@@ -362,6 +362,12 @@ impl Core {
                  host could not give a page back. The stream that used it has ended, and nobody may use the \
                  region; leave memory as it is while the RNIC has it"
             ),
+            ShardEvent::IpsecRefused {
+                local,
+                remote,
+                policy,
+                untold,
+            } => log_ipsec_refused((local, remote), &policy, untold),
             ShardEvent::ClientFault {
                 client,
                 code,

@@ -22,6 +22,7 @@ pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod way;
+pub(crate) mod xfrm;
 
 pub use icmp::IcmpSocket;
 pub use interface::Interface;

@@ -64,6 +64,7 @@ pub(crate) fn command(error: CommandError) -> Refusal {
         CommandError::WrongState { .. } => RefusalCode::WrongState,
         CommandError::Limit { .. } => RefusalCode::Limit,
         CommandError::InUse { .. } => RefusalCode::PortInUse,
+        CommandError::NotPermitted(_) => RefusalCode::NotPermitted,
         CommandError::Invalid(_) => RefusalCode::Malformed,
     };
     refusal(code, &error.to_string())

@@ -2,7 +2,7 @@
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
 //! them. The log tells of the interface's link. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
 //! address of a peer over SCTP, to which no way is known yet. Frames leave by the members of a bond that carry them; queues
-//! that nobody serves are told of.
+//! that nobody serves are told of. IPsec policies are [followed](crate::ipsec).
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
 
@@ -25,6 +25,8 @@ use crate::host::Members;
 use crate::host::address::{addresses, broadcasts};
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
+use crate::host::xfrm;
+use crate::ipsec::FollowedIpsec;
 use crate::vlan::{Lan, Route};
 
 /// Between a change and the look at it: changes come in swarms.
@@ -111,9 +113,24 @@ impl RouteMonitor {
     /// The kernel's.
     pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
         let changes = Changes::open()?;
+        let of_ipsec = match Changes::of_ipsec() {
+            Ok(changes) => Some(changes),
+            Err(error) if xfrm::is_absent(&error) => None,
+            Err(error) => {
+                let interface = &core.config.interface;
+                log::warn!(
+                    "interface {interface}: changes of the host's IPsec policies can't be followed, which needs \
+                     CAP_NET_ADMIN: {error}"
+                );
+                None
+            }
+        };
+        // Before there is a client.
+        let mut ipsec = FollowedIpsec::default();
+        ipsec.look(&core);
         let stale_neighbors = core.stale_neighbors.clone();
         let thread = Builder::new().name("rnic-host".to_owned());
-        let thread = threads::spawn(thread, move || follow(&core, &changes))?;
+        let thread = threads::spawn(thread, move || follow(&core, &changes, (of_ipsec, ipsec)))?;
         Ok(Self {
             stale_neighbors,
             thread,
@@ -129,7 +146,8 @@ impl RouteMonitor {
     }
 }
 
-fn follow(core: &Core, changes: &Changes) {
+fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec)) {
+    let (of_ipsec, mut ipsec) = ipsec;
     let mut missing = MissingAddresses::default();
     let mut members = FollowedMembers::new(Instant::now());
     // It may have had none when it was opened.
@@ -137,10 +155,12 @@ fn follow(core: &Core, changes: &Changes) {
     tell_broadcasts(core, &core.lans());
     loop {
         let wake = &core.stale_neighbors.wake;
-        let mut both = [
+        let mut all = vec![
             PollFd::new(wake, PollFlags::IN),
             PollFd::new(changes, PollFlags::IN),
         ];
+        let sockets = of_ipsec.iter();
+        all.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)));
         // EINTR: a look that finds nothing does no harm.
         let now = Instant::now();
         let patience = members.patience(now);
@@ -148,7 +168,11 @@ fn follow(core: &Core, changes: &Changes) {
             .patience(now)
             .map_or(patience, |of_missing| of_missing.min(patience));
         let patience = patience.try_into().ok();
-        let _ = rustix::event::poll(&mut both, patience.as_ref());
+        let _ = rustix::event::poll(&mut all, patience.as_ref());
+        // At once: nothing is to go in clear for longer than it must.
+        if of_ipsec.as_ref().is_some_and(Changes::take_any) {
+            ipsec.look(core);
+        }
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
         let Some(silent) = core.stale_neighbors.take() else {

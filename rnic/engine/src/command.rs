@@ -16,7 +16,7 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
-use rnic_net::{IcmpReport, ListOwner, Path, PathDefaults, PeerRules};
+use rnic_net::{IcmpReport, IpsecPolicies, ListOwner, Path, PathDefaults, PeerRules};
 use rnic_proto::Stag;
 use rnic_xsk::{InternalEnd, InternalPort};
 use userspace_tcp::KeepAlive;
@@ -213,6 +213,9 @@ pub enum Command {
         /// Which peers may connect.
         peers: PeerRules,
     },
+    /// What the host lets nobody send in clear over the interface, from now on. Connections that may not go on end with
+    /// [`DisconnectReason::HostPolicy`], and their peers are not told.
+    SetIpsecPolicies(IpsecPolicies),
     /// Other peers may connect to a listener from now on. Connections that have begun go on.
     SetPeerRules {
         /// Which.
@@ -491,6 +494,9 @@ pub enum CommandError {
         /// The address and port.
         local: SocketAddr,
     },
+    /// The host forbids it.
+    #[error("{0}")]
+    NotPermitted(String),
     /// A value in the command can't be used.
     #[error("{0}")]
     Invalid(String),
@@ -553,6 +559,18 @@ pub enum ShardEvent {
         client: ClientId,
         /// Its STag.
         stag: Stag,
+    },
+    /// A segment of no connection was dropped because the host's IPsec forbids it in clear, or an answer to it. Not
+    /// more than a few of them are told in a second.
+    IpsecRefused {
+        /// Where it came to.
+        local: SocketAddr,
+        /// Where it came from.
+        remote: SocketAddr,
+        /// What forbids it, for people.
+        policy: String,
+        /// Such segments since the last such event that were not told.
+        untold: u64,
     },
     /// A client broke the rules of its rings, or took their memory away: its objects are to be taken away.
     ClientFault {

@@ -26,6 +26,12 @@ pub struct ShardCounters {
     /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
     /// is, in the order of [`PEERS_REFUSED`].
     peers_refused: [u64; PEERS_REFUSED.len()],
+    /// Connections that were not begun because the host's IPsec forbids them in clear.
+    pub ipsec_connects: u64,
+    /// Segments of no connection that were dropped for that reason.
+    pub ipsec_dropped: u64,
+    /// Connections that ended for that reason.
+    pub ipsec_ended: u64,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
     /// Connections of `Connect` commands.
@@ -284,6 +290,9 @@ pub(crate) fn named(
     for ((_, name), value) in PEERS_REFUSED.iter().zip(&shard.peers_refused) {
         put(name, *value);
     }
+    put("ipsec_refused_connects", shard.ipsec_connects);
+    put("ipsec_dropped_segments", shard.ipsec_dropped);
+    put("ipsec_ended_connections", shard.ipsec_ended);
     put("passive_opens", shard.passive_opens);
     put("active_opens", shard.active_opens);
     put("established", shard.established);

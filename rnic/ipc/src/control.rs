@@ -586,4 +586,6 @@ pub enum DisconnectReason {
     AddressGone,
     /// Over SCTP: what came is no DDP Stream Session (RFC 5043), or breaks the rules of SCTP.
     BadSession,
+    /// A policy of the host forbids it by now. The peer was not told.
+    HostPolicy,
 }

@@ -7,7 +7,8 @@
 //! segment.
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
 //! what routers say of them, [`flow()`] for who only looks on. [`Vlans`] says which local addresses are
-//! on which VLAN, [`PeerRules`] with which peers connections are allowed.
+//! on which VLAN, [`PeerRules`] with which peers connections are allowed, [`IpsecPolicies`] what the
+//! host lets nobody send in clear.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
@@ -26,6 +27,7 @@ mod emit;
 mod flow;
 mod fragment;
 mod icmp;
+mod ipsec;
 mod parse;
 mod peers;
 mod prediction;
@@ -43,6 +45,7 @@ pub use emit::{Payload, emit, write_segment, write_udp};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
 pub use icmp::{IcmpReport, Quoted, parse_icmp, parse_icmpv6};
+pub use ipsec::{IpsecAction, IpsecDirection, IpsecPolicies, IpsecPolicy, PortSelector};
 pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
 pub use peers::{AllowList, ListOwner, PeerRules};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};

@@ -45,6 +45,13 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// The addresses that begin with `len` bits of this one. `None` when it has not so many.
+    #[must_use]
+    pub fn new(address: IpAddr, len: u32) -> Option<Self> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (len <= most).then_some(Self { address, len })
+    }
+
     /// Whether an address begins so.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -76,15 +83,12 @@ impl FromStr for Prefix {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| NoPrefix)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
         let len = match len {
             Some(len) => len.parse().map_err(|_| NoPrefix)?,
-            None => most,
+            None if address.is_ipv4() => 32,
+            None => 128,
         };
-        if len > most {
-            return Err(NoPrefix);
-        }
-        Ok(Self { address, len })
+        Self::new(address, len).ok_or(NoPrefix)
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rnic_device::{
-    AllowList, CongestionControl, NoCongestionControl, NoPrefix, NoProcessors, NoQueues,
-    NoShardCount, ShardCount, VlanConfig, VlanId,
+    AllowList, CongestionControl, NoCongestionControl, NoHostIpsec, NoPrefix, NoProcessors,
+    NoQueues, NoShardCount, ShardCount, VlanConfig, VlanId,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -15,7 +15,7 @@ use super::reader::{At, Reader};
 use crate::cli::{self, LinkGiven, Mode, PollingMode};
 
 /// The keys of an interface's table, in the order in which people are told of them.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "name",
     "capture",
     "shards",
@@ -39,6 +39,7 @@ const KEYS: [&str; 25] = [
     "congestion",
     "sctp_udp_port",
     "sctp_udp_peer_port",
+    "host_ipsec",
     "allowed_peers",
     "vlan",
 ];
@@ -116,6 +117,11 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "congestion" => given.congestion = reader.parsed(at, congestion),
         "sctp_udp_port" => given.sctp_udp_port = reader.number(at, 1..=u16::MAX),
         "sctp_udp_peer_port" => given.sctp_udp_peer_port = reader.number(at, 1..=u16::MAX),
+        "host_ipsec" => {
+            given.host_ipsec = reader.parsed(at, |text| {
+                text.parse().map_err(|error: NoHostIpsec| error.to_string())
+            });
+        }
         _ => return false,
     }
     true

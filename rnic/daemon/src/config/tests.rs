@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rnic_device::{CongestionControl, Cores, Credentials, Resource, ShardCount};
+use rnic_device::{CongestionControl, Cores, Credentials, HostIpsec, Resource, ShardCount};
 
 use super::*;
 use crate::cli::{LinkGiven, Mode, PollingMode};
@@ -81,6 +81,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         congestion = "bbr"
         sctp_udp_port = 9899
         sctp_udp_peer_port = 9900
+        host_ipsec = "ignore"
         no_loopback = true
         no_wait = true
         no_seccomp = true
@@ -118,6 +119,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             congestion: Some(CongestionControl::Bbr),
             sctp_udp_port: Some(9899),
             sctp_udp_peer_port: Some(9900),
+            host_ipsec: Some(HostIpsec::Ignore),
         },
         loopback: false,
         no_loopback: true,
@@ -445,6 +447,7 @@ fn a_value_that_can_not_be_is_told_with_what_can() {
     fault("keepalive_idle = 32768", "1:18", &["0 to 32767"]);
     fault("keepalive_interval = 0", "1:22", &["1 to 32767"]);
     fault("keepalive_probes = 128", "1:20", &["1 to 127"]);
+    fault("host_ipsec = 'off'", "1:14", &["refuse or ignore"]);
     fault(
         "congestion = 'vegas'",
         "1:14",

@@ -1,6 +1,6 @@
 use super::*;
 use rnic_device::{
-    CongestionControl, Cores, FloodLimits, Polling, Rate, SctpUdp, ShardCount, XdpMode,
+    CongestionControl, Cores, FloodLimits, HostIpsec, Polling, Rate, SctpUdp, ShardCount, XdpMode,
 };
 
 fn given() -> Given {
@@ -88,6 +88,7 @@ fn everything_that_was_given_reaches_the_device() {
             congestion: Some(CongestionControl::Bbr),
             sctp_udp_port: Some(9899),
             sctp_udp_peer_port: Some(9900),
+            host_ipsec: Some(HostIpsec::Ignore),
         },
         no_seccomp: true,
         log: Some(LevelFilter::Debug),
@@ -140,6 +141,7 @@ fn everything_that_was_given_reaches_the_device() {
     };
     assert_eq!(device.keepalive, Some(keepalive));
     assert_eq!(device.congestion, CongestionControl::Bbr);
+    assert_eq!(device.host_ipsec, HostIpsec::Ignore);
     let udp = SctpUdp {
         port: 9899,
         peer_port: Some(9900),
@@ -209,6 +211,7 @@ fn idle_peers_are_asked_when_somebody_said_after_what_time() {
     };
     assert_eq!(plain.keepalive, None);
     assert_eq!(plain.congestion, CongestionControl::Cubic);
+    assert_eq!(plain.host_ipsec, HostIpsec::Refuse);
     assert_eq!(plain.user_timeout, Duration::from_secs(100));
     let [asking] = &of("keepalive_idle = 20").unwrap().devices[..] else {
         panic!("one interface");

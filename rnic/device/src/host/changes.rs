@@ -9,13 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
 
 /// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE of linux/rtnetlink.h.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// Of these _LINK, _IPV4_IFADDR and _IPV6_IFADDR.
 const OF_INTERFACES: [u32; 3] = [1, 5, 9];
+/// XFRMNLGRP_POLICY of linux/xfrm.h.
+const OF_IPSEC: [u32; 1] = [4];
 /// Most messages of one look; those behind them wait for the next.
 const BATCH: usize = 1024;
 
@@ -33,7 +35,7 @@ impl Changes {
     ///
     /// The kernel's.
     pub(crate) fn open() -> io::Result<Self> {
-        Self::of(&GROUPS)
+        Self::of(NETLINK_ROUTE, &GROUPS)
     }
 
     /// Those of interfaces and their addresses.
@@ -42,11 +44,20 @@ impl Changes {
     ///
     /// The kernel's.
     pub(crate) fn of_interfaces() -> io::Result<Self> {
-        Self::of(&OF_INTERFACES)
+        Self::of(NETLINK_ROUTE, &OF_INTERFACES)
     }
 
-    fn of(groups: &[u32]) -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+    /// Those of IPsec policies. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(crate) fn of_ipsec() -> io::Result<Self> {
+        Self::of(NETLINK_XFRM, &OF_IPSEC)
+    }
+
+    fn of(protocol: isize, groups: &[u32]) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind(&SocketAddr::new(0, 0))?;
         for group in groups {
             socket.add_membership(*group)?;
@@ -58,10 +69,19 @@ impl Changes {
     /// Takes what the kernel has told, and says whether some of it can matter to the interfaces
     /// with these indexes.
     pub(crate) fn take(&self, interfaces: &[u32]) -> bool {
+        self.take_where(|bytes| concerns(bytes, interfaces))
+    }
+
+    /// Takes what the kernel has told, and says whether that was anything.
+    pub(crate) fn take_any(&self) -> bool {
+        self.take_where(|_| true)
+    }
+
+    fn take_where(&self, concerns: impl Fn(&[u8]) -> bool) -> bool {
         let mut found = false;
         for _ in 0..BATCH {
             match self.socket.recv_from_full() {
-                Ok((bytes, _)) => found |= concerns(&bytes, interfaces),
+                Ok((bytes, _)) => found |= concerns(&bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // ENOBUFS: more changed than there was room for.
                 Err(_) => found = true,

@@ -1,17 +1,18 @@
-//! Requests to the kernel over a NETLINK_ROUTE socket (rtnetlink(7)), one at a time, each with a
-//! deadline.
+//! Requests to the kernel over a netlink socket, of rtnetlink(7) or another protocol, one at a time, each with
+//! a deadline.
 //!
 //! The socket belongs to the network namespace of the thread that opened it, whoever asks later.
 
 use std::collections::VecDeque;
 use std::io;
+use std::marker::PhantomData;
 use std::num::NonZeroI32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_MULTIPART, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_MULTIPART, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, NetlinkSerializable,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -24,10 +25,11 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most messages of one answer, so that a kernel gone astray can't hold us.
 const MESSAGES_MAX: usize = 100_000;
 
-/// A socket to ask the kernel on.
+/// A socket to ask the kernel on, by messages of one protocol.
 #[derive(Debug)]
-pub struct Netlink {
+pub struct Netlink<M = RouteNetlinkMessage> {
     state: Mutex<State>,
+    messages: PhantomData<fn(M) -> M>,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,17 @@ impl Netlink {
     ///
     /// The kernel's.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Self::of(NETLINK_ROUTE)
+    }
+}
+
+impl<M> Netlink<M>
+where
+    M: NetlinkSerializable + NetlinkDeserializable,
+{
+    /// A socket of this protocol.
+    pub(super) fn of(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
@@ -93,15 +105,12 @@ impl Netlink {
                 socket,
                 sequence: 0,
             }),
+            messages: PhantomData,
         })
     }
 
     /// Asks for one object; `asked` says for which, for people.
-    pub(crate) fn get(
-        &self,
-        asked: &str,
-        message: RouteNetlinkMessage,
-    ) -> Result<RouteNetlinkMessage, NetlinkError> {
+    pub(crate) fn get(&self, asked: &str, message: M) -> Result<M, NetlinkError> {
         let mut answers = self.ask(asked, message, 0, Answer::One)?;
         answers
             .pop_front()
@@ -109,21 +118,12 @@ impl Netlink {
     }
 
     /// Asks for all objects of a kind.
-    pub(crate) fn dump(
-        &self,
-        asked: &str,
-        message: RouteNetlinkMessage,
-    ) -> Result<VecDeque<RouteNetlinkMessage>, NetlinkError> {
+    pub(crate) fn dump(&self, asked: &str, message: M) -> Result<VecDeque<M>, NetlinkError> {
         self.ask(asked, message, NLM_F_DUMP, Answer::Dump)
     }
 
     /// Asks for a change.
-    pub(crate) fn change(
-        &self,
-        asked: &str,
-        message: RouteNetlinkMessage,
-        flags: u16,
-    ) -> Result<(), NetlinkError> {
+    pub(crate) fn change(&self, asked: &str, message: M, flags: u16) -> Result<(), NetlinkError> {
         self.ask(asked, message, flags | NLM_F_ACK, Answer::Ack)
             .map(|_| ())
     }
@@ -131,17 +131,17 @@ impl Netlink {
     fn ask(
         &self,
         asked: &str,
-        message: RouteNetlinkMessage,
+        message: M,
         flags: u16,
         answer: Answer,
-    ) -> Result<VecDeque<RouteNetlinkMessage>, NetlinkError> {
+    ) -> Result<VecDeque<M>, NetlinkError> {
         let mut state = self.lock();
         state.sequence = state.sequence.wrapping_add(1);
         let sequence = state.sequence;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = sequence;
-        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
@@ -159,12 +159,12 @@ impl Netlink {
 }
 
 /// Collects the answer to request `sequence`; answers to earlier ones are dropped.
-fn receive(
+fn receive<M: NetlinkDeserializable>(
     socket: &Socket,
     asked: &str,
     sequence: u32,
     answer: Answer,
-) -> Result<VecDeque<RouteNetlinkMessage>, NetlinkError> {
+) -> Result<VecDeque<M>, NetlinkError> {
     let deadline = Instant::now() + TIMEOUT;
     let mut found = VecDeque::new();
     loop {
@@ -174,7 +174,7 @@ fn receive(
             .map_err(|error| io_error(asked, &error))?;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+            let message = NetlinkMessage::<M>::deserialize(rest)
                 .map_err(|error| other(asked, &format!("an answer that can't be read: {error}")))?;
             // Messages are padded to 4 bytes, the last one perhaps not.
             let length = (message.header.length as usize).next_multiple_of(4);

@@ -4,7 +4,8 @@
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
 //!   [`peer_timeout`] and [`deadlines`]), and what associations and DDP Stream Sessions have of
 //!   their own ([`associations`], [`session`]);
-//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]);
+//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]); what the host's
+//!   IPsec forbids ([`ipsec`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
 //! - queue pairs and connection requests that go to another shard ([`move_qp`], [`move_request`]);
@@ -19,6 +20,7 @@ pub(super) mod deadlines;
 pub(super) mod guesses;
 pub(super) mod inspect;
 mod internal_link;
+mod ipsec;
 pub(super) mod lifecycle;
 pub(super) mod markers;
 pub(super) mod memory_fault;
@@ -54,6 +56,7 @@ use crate::idmap::IdMap;
 use backlog::Backlog;
 use deadlines::Deadlines;
 use guesses::Guesses;
+use ipsec::Ipsec;
 use peer_rules::RefusedPeers;
 use unowned::Unowned;
 
@@ -77,6 +80,8 @@ pub(super) struct Ctl {
     guesses: Guesses,
     /// Peers that may not connect.
     refused_peers: RefusedPeers,
+    /// What may not go in clear.
+    ipsec: Ipsec,
     /// Connections that only their peers have, over TCP and over SCTP.
     unowned: [Unowned; 2],
     /// From the command to connect to RDMA mode.
@@ -116,6 +121,7 @@ impl Ctl {
             events: VecDeque::with_capacity(EVENTS),
             guesses: Guesses::new(),
             refused_peers: RefusedPeers::default(),
+            ipsec: Ipsec::default(),
             unowned: [limits.connections, limits.associations].map(Unowned::new),
             connect_times: Histogram::default(),
             endings: VecDeque::new(),

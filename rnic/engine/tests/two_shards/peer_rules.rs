@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_ipc::control::MpaOptions;
-use rnic_net::{AllowList, ListOwner, PeerRules};
+use rnic_net::{AllowList, IpsecPolicies, ListOwner, PeerRules};
 use userspace_tcp::{Event, Flags, SeqNum};
 
 use crate::allocations::allocations_of;
@@ -233,4 +233,46 @@ fn nothing_from_an_address_that_no_host_has_is_answered() {
         hand.says(peer, segment(Flags::SYN, ISS, None));
         assert_eq!(hand.sees().len(), 1, "{host}");
     }
+}
+
+/// What a host blocks that lets nothing out in clear, or in, by its default policies.
+fn forbid_clear(duel: &mut Duel, blocks: [bool; 2]) {
+    let policies = IpsecPolicies::new(Vec::new(), blocks);
+    let command = Command::SetIpsecPolicies(policies);
+    duel.side.shard.execute(command, duel.now).unwrap();
+}
+
+#[test]
+fn no_answer_leaves_that_the_hosts_ipsec_forbids_in_clear() {
+    for blocks in [[true, false], [false, true]] {
+        let mut duel = duel(PeerRules::default(), 4);
+        forbid_clear(&mut duel, blocks);
+        assert!(!duel.try_connect_from(INSIDE));
+        assert!(duel.peer.events.is_empty(), "{:?}", duel.peer.events);
+        assert_eq!(duel.side.counter("ipsec_dropped_segments"), 1);
+        let told = |event: &ShardEvent| {
+            matches!(event, ShardEvent::IpsecRefused { remote, policy, untold: 0, .. }
+                if remote.to_string() == INSIDE && policy.contains("block"))
+        };
+        assert!(duel.side.events.iter().any(told));
+        forbid_clear(&mut duel, [false; 2]);
+        assert!(duel.try_connect_from("198.18.0.9:5001"));
+    }
+}
+
+#[test]
+fn a_connection_that_ipsec_forbids_ends_without_a_reset_and_its_segments_get_no_answer() {
+    let mut duel = duel(PeerRules::default(), 4);
+    assert!(duel.try_connect_from(INSIDE));
+    duel.peer.events.clear();
+    let sent = duel.side.counter("port0_transmitted");
+    forbid_clear(&mut duel, [true, false]);
+    duel.pump();
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    assert_eq!(duel.side.counter("ipsec_ended_connections"), 1);
+    duel.send(&request(0, b"after"), 1448);
+    duel.run_for(Duration::from_secs(2));
+    assert!(duel.peer.events.is_empty(), "{:?}", duel.peer.events);
+    assert!(duel.side.counter("ipsec_dropped_segments") > 0);
+    assert_eq!(duel.side.counter("port0_transmitted"), sent);
 }

@@ -388,6 +388,7 @@ fn reasons() -> Vec<DisconnectReason> {
         DisconnectReason::PeerFault { control: 0x2002 },
         DisconnectReason::AddressGone,
         DisconnectReason::BadSession,
+        DisconnectReason::HostPolicy,
     ]
 }
 

@@ -31,6 +31,15 @@ pub const SHARD: &[Family] = &[
         ],
     ),
     one(
+        "rnic_host_ipsec_total",
+        "Connections refused, segments of no connection dropped and connections ended because the host's IPsec policies forbid them in clear.",
+        &[
+            (r#"what="connect_refused""#, "ipsec_refused_connects"),
+            (r#"what="segment_dropped""#, "ipsec_dropped_segments"),
+            (r#"what="connection_ended""#, "ipsec_ended_connections"),
+        ],
+    ),
+    one(
         "rnic_connections_opened_total",
         "TCP connections begun, by who began them: this side (active) or the peer (passive).",
         &[

@@ -7,9 +7,10 @@
 
 use std::net::IpAddr;
 
+use rnic_ipc::control::Transport;
 use rnic_net::PeerRules;
 use rnic_xsk::Port;
-use userspace_net::ConnId;
+use userspace_net::{ConnId, Endpoint, FourTuple};
 
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
@@ -31,9 +32,27 @@ impl Ctl {
         // Within the host there is one way.
         let has_ways = dp.goes_over_interface(conn);
         let first = conn.tuple.remote.addr;
+        let tuple = conn.tuple;
+        let paths: Vec<_> = dp.sctp.stack.paths(assoc).collect();
+        let may_be_used = |remote: IpAddr| {
+            let tuple = FourTuple {
+                remote: Endpoint {
+                    addr: remote,
+                    ..tuple.remote
+                },
+                ..tuple
+            };
+            peers.refused_by(remote).is_none()
+                && self.ipsec.forbid(dp, Transport::Sctp, &tuple).is_none()
+        };
+        let forbidden: Vec<IpAddr> = paths
+            .iter()
+            .map(|path| path.remote)
+            .filter(|remote| !may_be_used(*remote))
+            .collect();
         let stack = &mut dp.sctp.stack;
         stack.keep_addresses(dp.now, assoc, |remote| {
-            has_ways && peers.refused_by(remote).is_none()
+            has_ways && !forbidden.contains(&remote)
         });
         let others: Vec<_> = stack.paths(assoc).collect();
         let others = others.iter().filter(|path| path.remote != first);

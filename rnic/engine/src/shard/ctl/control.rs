@@ -159,6 +159,7 @@ impl Ctl {
             } => {
                 self.listen(dp, client, (listener, transport, local, peers), backlog)?;
             }
+            Command::SetIpsecPolicies(policies) => self.set_ipsec_policies(dp, tx, policies),
             Command::SetPeerRules { listener, peers } => self.set_peer_rules(listener, peers)?,
             Command::Unlisten { listener } => self.unlisten(dp, tx, listener)?,
             Command::Connect {

@@ -34,7 +34,7 @@ impl Ctl {
             tx.scheduler.let_go(id);
             tx.macroflows.leave(forgotten.id, dp.now);
             forgotten.inbound.clear(&mut dp.frames);
-            remember_ways(tx, &forgotten);
+            self.remember_ways(dp, tx, &forgotten);
             let transport = dp.transport(forgotten.id);
             self.release(dp, transport, forgotten.tuple.local);
         }
@@ -436,7 +436,7 @@ impl Ctl {
         if !conn.has_ways() {
             return self.forget_session(dp, tx, id);
         }
-        remember_ways(tx, &conn);
+        self.remember_ways(dp, tx, &conn);
         let transport = dp.transport(id);
         if let Some(assoc) = dp.sctp.sessions.assoc_of(id) {
             let conns = &dp.conns;
@@ -444,6 +444,18 @@ impl Ctl {
             dp.sctp.sessions.dissociate(assoc, has_somebody);
         }
         self.release(dp, transport, conn.tuple.local);
+    }
+
+    /// The reset of a connection that is gone may still have to find the way, if it may go.
+    fn remember_ways<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx, conn: &Conn) {
+        let transport = dp.transport(conn.id);
+        for (tuple, path) in conn.ways() {
+            if let Some(path) = path
+                && self.may_be_told(dp, transport, (&tuple, conn.port()))
+            {
+                tx.link.ways_back.remember(tuple, path, conn.port());
+            }
+        }
     }
 
     /// Says so when nothing uses a local address and port any more.
@@ -462,12 +474,6 @@ impl Ctl {
             });
         }
     }
-}
-
-/// The reset of a connection that is gone may still have to find the way.
-fn remember_ways(tx: &mut Tx, conn: &Conn) {
-    let ways = conn.ways().filter_map(|(tuple, path)| Some((tuple, path?)));
-    ways.for_each(|(tuple, path)| tx.link.ways_back.remember(tuple, path, conn.port()));
 }
 
 /// Its MPA Request has not come whole, or it was let go.

@@ -110,6 +110,8 @@ impl Ctl {
             listener.backlog.asked(id);
         }
         self.set_deadline(dp, id, dp.config.answer_timeout);
+        // The shard that it comes from may have had other policies.
+        self.end_if_forbidden(dp, tx, id);
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::shard) struct RefusedPeers {
 
 impl RefusedPeers {
     /// One more: if it is to be told, with how many were not before it.
-    fn tell(&mut self, now: Instant) -> Option<u64> {
+    pub(super) fn tell(&mut self, now: Instant) -> Option<u64> {
         let is_over = |since| now.saturating_duration_since(since) >= WINDOW;
         if self.since.is_none_or(is_over) {
             (self.since, self.told) = (Some(now), 0);
@@ -50,7 +50,7 @@ impl RefusedPeers {
 
 impl Ctl {
     /// Whether a segment from this port, which may begin a connection, is to be dropped because its sender may
-    /// not connect to the listener that it is for.
+    /// not connect to the listener that it is for, or because the [host's IPsec](super::ipsec) forbids it.
     #[inline(never)]
     pub(in crate::shard) fn refuses_peer<P: Port>(
         &mut self,
@@ -60,6 +60,9 @@ impl Ctl {
     ) -> bool {
         if !dp.is_of_interface(port) {
             return false;
+        }
+        if self.drops_clear(dp, transport, tuple) {
+            return true;
         }
         let local = tuple.local.into();
         let listener = self.listening.get(&(transport, local)).copied();

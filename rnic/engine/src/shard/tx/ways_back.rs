@@ -41,6 +41,12 @@ impl WaysBack {
         }
     }
 
+    /// Forgets the ways for which this holds.
+    pub fn forget(&mut self, holds: impl Fn(&FourTuple, usize) -> bool) {
+        self.by_flow.retain(|tuple, (_, port)| !holds(tuple, *port));
+        self.order.retain(|tuple| self.by_flow.contains_key(tuple));
+    }
+
     /// How they go, if that is remembered.
     pub fn find(&self, tuple: &FourTuple) -> Option<(Path, usize)> {
         self.by_flow.get(tuple).copied()
