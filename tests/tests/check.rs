@@ -156,3 +156,40 @@ fn loopback_alone_is_no_fault_in_a_user_namespace() {
         .args(["--check", "--loopback", "--socket"]);
     let _ = command.arg(&socket).run().success();
 }
+
+#[test]
+fn what_of_the_hosts_policy_is_in_use_is_a_line_and_no_fault() {
+    let bench = Bench::new("check-policy");
+    let socket = bench.lab.directory().join("rnicd.sock");
+    let check = || {
+        let command = bench.host.namespace.command(&bench.program);
+        let command = command.args(["--check", "--interface", INTERFACE, "--socket"]);
+        command.arg(&socket).run().success().stdout
+    };
+    assert!(!check().contains("the host's policy:"));
+    let words = ["xfrm", "policy", "add", "dir", "out", "action", "block"];
+    bench.host.namespace.ip(&words);
+    let qdisc = ["qdisc", "add", "dev", INTERFACE, "clsact"];
+    let _ = bench
+        .host
+        .namespace
+        .command("tc")
+        .args(qdisc)
+        .run()
+        .success();
+    let told = check();
+    let (_, policy) = told
+        .split_once("the host's policy:\n")
+        .expect("it is named");
+    let expected = [
+        "the host's IPsec forbids clear traffic by src 0.0.0.0/0 dst 0.0.0.0/0 dir out block",
+        "it has a queueing discipline clsact of tc",
+    ];
+    for (line, words) in policy.lines().zip(expected) {
+        assert!(line.contains(words) && line.contains(INTERFACE), "{told}");
+    }
+    // A daemon that starts says the same.
+    let daemon = Daemon::start(&bench.lab, &bench.host, &DaemonOptions::default());
+    let log = daemon.log();
+    assert!(expected.iter().all(|words| log.contains(words)), "{log}");
+}

@@ -6,7 +6,9 @@ mod faults;
 use std::fmt::{self, Display, Formatter};
 
 use rnic_device::host::missing_features;
-use rnic_device::{DeviceConfig, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits};
+use rnic_device::{
+    DeviceConfig, Devices, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits,
+};
 
 use crate::names;
 use crate::settings::Settings;
@@ -77,6 +79,13 @@ impl Display for Effective<'_> {
         for peers in &limits.listener_peers {
             writeln!(f, "\nlisteners at {}:", peers.at)?;
             line(f, "allowed_peers", &peers.allowed)?;
+        }
+        let policy = Devices::host_policy(devices);
+        if !policy.is_empty() {
+            writeln!(f, "\nthe host's policy:")?;
+        }
+        for found in policy {
+            writeln!(f, "  {found}")?;
         }
         if let Some(missing) = missing_features() {
             writeln!(f, "\nthe kernel:\n  {missing}")?;

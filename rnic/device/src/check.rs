@@ -5,7 +5,8 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::devices::check_all;
-use crate::host::{files, privileges};
+use crate::host::unheeded::unheeded;
+use crate::host::{files, privileges, xfrm};
 use crate::open::{check_user_timeout, host, look_up};
 use crate::{DeviceConfig, DeviceError, Devices, LoopbackUse, Presence};
 
@@ -45,6 +46,32 @@ impl Devices {
             }
         }
         faults
+    }
+}
+
+impl Devices {
+    /// What of the host's policy is in use on these interfaces, and holds for the RNIC by refusing, or not at all: a line
+    /// for each. Nothing of it keeps them from being opened.
+    pub fn host_policy(configs: &[DeviceConfig]) -> Vec<String> {
+        let mut lines = Vec::new();
+        let interfaces = configs
+            .iter()
+            .filter(|config| config.loopback != LoopbackUse::Only);
+        for config in interfaces {
+            // One that is not there has nothing.
+            let Ok(found) = look_up(config) else { continue };
+            match xfrm::policies(&found.indexes()) {
+                Ok(policies) => {
+                    lines.extend(config.host_ipsec.explain(&config.interface, &policies));
+                }
+                Err(error) => lines.push(format!(
+                    "interface {}: the host's IPsec policies can't be read: {error}",
+                    config.interface
+                )),
+            }
+            lines.extend(unheeded(found.interface()));
+        }
+        lines
     }
 }
 

@@ -16,11 +16,13 @@ pub(crate) mod neighbour;
 pub(crate) mod netlink;
 pub(crate) mod ports;
 pub mod privileges;
+mod raw_message;
 pub(crate) mod reservation;
 pub(crate) mod route;
 pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod sockets;
+pub(crate) mod unheeded;
 pub(crate) mod way;
 pub(crate) mod xfrm;
 

@@ -79,6 +79,18 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     })
 }
 
+impl Found {
+    /// The interface that frames go over.
+    pub(crate) fn interface(&self) -> &Interface {
+        &self.lans[0].interface
+    }
+
+    /// The indexes of that and of its VLANs' interfaces.
+    pub(crate) fn indexes(&self) -> Vec<u32> {
+        self.lans.iter().map(|lan| lan.interface.index).collect()
+    }
+}
+
 /// Opens what `config` says, as the device of a number of its own.
 pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
     check_user_timeout(&config)?;

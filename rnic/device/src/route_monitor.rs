@@ -25,6 +25,7 @@ use crate::host::Members;
 use crate::host::address::{addresses, broadcasts};
 use crate::host::changes::Changes;
 use crate::host::interface::Interface;
+use crate::host::unheeded::unheeded;
 use crate::host::xfrm;
 use crate::ipsec::FollowedIpsec;
 use crate::vlan::{Lan, Route};
@@ -128,6 +129,11 @@ impl RouteMonitor {
         // Before there is a client.
         let mut ipsec = FollowedIpsec::default();
         ipsec.look(&core);
+        if let Some(Lan { interface, .. }) = core.lans().first() {
+            for line in unheeded(interface) {
+                log::info!("{line}");
+            }
+        }
         let stale_neighbors = core.stale_neighbors.clone();
         let thread = Builder::new().name("rnic-host".to_owned());
         let thread = threads::spawn(thread, move || follow(&core, &changes, (of_ipsec, ipsec)))?;

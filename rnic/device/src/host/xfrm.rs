@@ -8,12 +8,12 @@
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
 use netlink_sys::protocols::NETLINK_XFRM;
 use rnic_net::{IpsecAction, IpsecDirection, IpsecPolicies, IpsecPolicy, PortSelector, Prefix};
 use rustix::io::Errno;
 
 use super::netlink::{Netlink, NetlinkError, other};
+use super::raw_message::{RawMessage, attributes, word};
 
 const XFRM_MSG_NEWPOLICY: u16 = 0x13;
 const XFRM_MSG_GETPOLICY: u16 = 0x15;
@@ -29,41 +29,6 @@ const XFRM_USERPOLICY_BLOCK: u8 = 1;
 const POLICY_LEN: usize = 168;
 /// Bytes of `struct xfrm_userpolicy_id`.
 const POLICY_ID_LEN: usize = 64;
-/// Of an attribute's type: the other bits are flags.
-const ATTRIBUTE_TYPE: u16 = 0x3fff;
-
-/// A message of XFRM, which is read here.
-#[derive(Clone, Debug)]
-struct Message {
-    kind: u16,
-    bytes: Vec<u8>,
-}
-
-impl NetlinkSerializable for Message {
-    fn message_type(&self) -> u16 {
-        self.kind
-    }
-
-    fn buffer_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn serialize(&self, buffer: &mut [u8]) {
-        buffer.copy_from_slice(&self.bytes);
-    }
-}
-
-impl NetlinkDeserializable for Message {
-    type Error = std::convert::Infallible;
-
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
-        Ok(Self {
-            kind: header.message_type,
-            bytes: payload.to_vec(),
-        })
-    }
-}
-
 /// The policies that may select packets over the interfaces with these indexes: the one that frames go over first, then
 /// those of its VLANs. A kernel without XFRM has none.
 ///
@@ -71,16 +36,12 @@ impl NetlinkDeserializable for Message {
 ///
 /// The kernel's, as without CAP_NET_ADMIN.
 pub(crate) fn policies(interfaces: &[u32]) -> Result<IpsecPolicies, NetlinkError> {
-    let netlink = match Netlink::<Message>::of(NETLINK_XFRM) {
+    let netlink = match Netlink::<RawMessage>::of(NETLINK_XFRM) {
         Ok(netlink) => netlink,
         Err(error) if is_absent(&error) => return Ok(IpsecPolicies::default()),
         Err(error) => return Err(other("a socket for IPsec policies", &error.to_string())),
     };
-    let request = |kind, len| Message {
-        kind,
-        bytes: vec![0; len],
-    };
-    let all = request(XFRM_MSG_GETPOLICY, POLICY_ID_LEN);
+    let all = RawMessage::zeroed(XFRM_MSG_GETPOLICY, POLICY_ID_LEN);
     let all = netlink.dump("the IPsec policies", all)?;
     let mut policies = Vec::new();
     for message in all.iter().filter(|it| it.kind == XFRM_MSG_NEWPOLICY) {
@@ -92,7 +53,7 @@ pub(crate) fn policies(interfaces: &[u32]) -> Result<IpsecPolicies, NetlinkError
             }
         }
     }
-    let default = request(XFRM_MSG_GETDEFAULT, 4);
+    let default = RawMessage::zeroed(XFRM_MSG_GETDEFAULT, 4);
     let blocks = match netlink.get("the default IPsec policy", default) {
         // In, forwarded, out.
         Ok(found) => [2, 0].map(|at| found.bytes.get(at) == Some(&XFRM_USERPOLICY_BLOCK)),
@@ -174,24 +135,6 @@ fn prefix(family: u16, address: &[u8], len: u8) -> Option<Prefix> {
         _ => return None,
     };
     Prefix::new(address, len.into())
-}
-
-/// The native word there, 0 where there is none.
-fn word(bytes: &[u8], at: usize) -> u32 {
-    let found = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    found.map_or(0, |word| u32::from_ne_bytes(*word))
-}
-
-/// Netlink attributes: a length with this head, a type, then the value, padded to 4 bytes.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let [a, b, c, d] = *bytes.first_chunk::<4>()?;
-        let len = usize::from(u16::from_ne_bytes([a, b]));
-        let value = bytes.get(4..len)?;
-        let kind = u16::from_ne_bytes([c, d]) & ATTRIBUTE_TYPE;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, value))
-    })
 }
 
 #[cfg(test)]
