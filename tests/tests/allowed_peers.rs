@@ -239,3 +239,25 @@ fn the_hosts_own_programs_need_no_leave() {
         connect(&client, &served, at);
     }
 }
+
+#[test]
+fn ports_that_the_host_keeps_for_root_are_no_other_users() {
+    let bench = Bench::new("peers-ports", "");
+    let nobody = run_as(NOBODY, || Context::open(bench.daemon_b.socket())).expect("it serves");
+    let at = bench.at(Family::V4);
+    let start = "net.ipv4.ip_unprivileged_port_start";
+    drop(Listener::bind(&nobody, at, 4).expect("a free address"));
+    bench.b.namespace.sysctl(start, "20000");
+    match Listener::bind(&nobody, at, 4) {
+        Err(Error::Refused(refusal)) => {
+            assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}");
+            assert!(refusal.message.contains(start), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let _ = Listener::bind(&bench.server(), at, 4).expect("root may");
+    bench.b.namespace.sysctl(start, "80");
+    let mut low = at;
+    low.set_port(80);
+    let _ = Listener::bind(&nobody, low, 4).expect("the host keeps it for nobody");
+}

@@ -32,6 +32,7 @@ use crate::limits::{Limits, Quota, Resource, Usage, kept_for_administrators};
 use crate::refusal::{self, Kind};
 use crate::refused::{Refused, Single, Whose};
 use crate::table::{Phase, Table};
+use crate::users::UNPRIVILEGED_PORT_START;
 use users::User;
 
 /// All clients of a device and all of their objects.
@@ -57,6 +58,8 @@ pub struct Prm {
     usage: Usage,
     refused: Refused,
     requests_delayed: u64,
+    /// The host's first port that needs no privilege.
+    unprivileged_port_start: u16,
 }
 
 #[derive(Debug)]
@@ -134,10 +137,17 @@ impl Prm {
             usage: Usage::default(),
             refused: Refused::default(),
             requests_delayed: 0,
+            unprivileged_port_start: UNPRIVILEGED_PORT_START,
             administrators: Administrators::default(),
             made_for: limits.clone(),
             limits,
         }
+    }
+
+    /// The host's programs may listen from this port on without a privilege (`net.ipv4.ip_unprivileged_port_start`); 1024
+    /// until it is said. It holds for users whose `listen_ports` are the default.
+    pub fn set_unprivileged_port_start(&mut self, port: u16) {
+        self.unprivileged_port_start = port;
     }
 
     /// The limits that hold.

@@ -12,7 +12,7 @@ use crate::credentials::Credentials;
 use crate::limits::{Quota, Resource};
 
 /// The first port that is not only the superuser's, as the kernel has it.
-const FIRST_UNPRIVILEGED: u16 = 1024;
+pub(crate) const UNPRIVILEGED_PORT_START: u16 = 1024;
 
 /// What all clients of one user together may hold and do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl PortRanges {
 
     /// All but those that the kernel keeps for the superuser.
     pub fn unprivileged() -> Self {
-        Self::new([FIRST_UNPRIVILEGED..=u16::MAX])
+        Self::new([UNPRIVILEGED_PORT_START..=u16::MAX])
     }
 
     /// Whether the port is one of them.

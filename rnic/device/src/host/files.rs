@@ -38,6 +38,13 @@ pub fn check_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The first port that needs no privilege, in the network namespace of the calling thread; `None` where the kernel does
+/// not say.
+pub(crate) fn unprivileged_port_start() -> Option<u16> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok()?.trim().parse().ok()
+}
+
 fn may(path: &Path, access: Access) -> io::Result<()> {
     Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
 }

@@ -12,6 +12,7 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
+use crate::host::files::unprivileged_port_start;
 use crate::host::ports::{LocalPort, Reserved, Stamp};
 use crate::peers::RulesTurn;
 use crate::refuse;
@@ -37,6 +38,7 @@ impl ClientSession {
     ) -> Result<Response, Refusal> {
         let scope = self.core().home(local.ip())?;
         let port = (transport, local.port());
+        self.follow_port_start();
         let grant = self.core().prm().listen(self.id(), port, backlog)?;
         // Until the PRM knows of the listener, other rules would not be for it.
         let turn = self.core().rules_turn();
@@ -52,6 +54,13 @@ impl ClientSession {
                 self.core().prm().listen_failed(grant);
                 Err(refusal)
             }
+        }
+    }
+
+    /// Has the PRM know from which port on the host's programs need no privilege, which may have changed.
+    fn follow_port_start(&self) {
+        if let Some(port) = unprivileged_port_start() {
+            self.core().prm().set_unprivileged_port_start(port);
         }
     }
 
@@ -110,6 +119,9 @@ impl ClientSession {
         }
         let core = self.core();
         let Wanted { local_port, .. } = wanted;
+        if local_port != 0 {
+            self.follow_port_start();
+        }
         let granted = core
             .prm()
             .connect(self.id(), qp, local_port, Instant::now())?;

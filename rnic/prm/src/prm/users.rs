@@ -12,6 +12,7 @@ use crate::limits::Usage;
 use crate::pace::Pace;
 use crate::refusal::{self, Kind};
 use crate::refused::Single;
+use crate::users::PortRanges;
 
 /// A user with clients, or one who connected within the last second.
 #[derive(Debug, Default)]
@@ -112,14 +113,27 @@ impl Prm {
     pub(super) fn check_port(&mut self, client: ClientId, port: u16) -> Result<(), Refusal> {
         let credentials = self.known(client)?;
         let ports = &self.limits.users.of(credentials).listen_ports;
-        if ports.contains(port) {
+        let start = self.unprivileged_port_start;
+        let message = if *ports == PortRanges::unprivileged() {
+            // As the kernel's bind(2) has it, for whoever was given no ports.
+            if port >= start {
+                return Ok(());
+            }
+            format!(
+                "port {port} asked, but the host keeps those below {start} for root \
+                 (net.ipv4.ip_unprivileged_port_start): name one from {start} on, or have user {}'s listen_ports \
+                 give it",
+                credentials.uid
+            )
+        } else if ports.contains(port) {
             return Ok(());
-        }
-        let message = format!(
-            "port {port} asked, but user {}'s limit listen_ports is {ports}: name one \
+        } else {
+            format!(
+                "port {port} asked, but user {}'s limit listen_ports is {ports}: name one \
              of these, or raise the limit",
-            credentials.uid
-        );
+                credentials.uid
+            )
+        };
         self.refused.count(Single::ListenPorts);
         Err(refusal::not_allowed(message))
     }

@@ -293,3 +293,26 @@ fn a_new_client_counts_for_ten_requests() {
     assert_eq!(prm.client_waits(CREDENTIALS, start), half);
     assert_eq!(prm.client_waits(THEM, start), Duration::ZERO);
 }
+
+#[test]
+fn who_was_given_no_ports_has_those_that_the_host_keeps_for_nobody() {
+    let mut prm = of_user(UserLimits::default());
+    let us = client(&mut prm);
+    let mut listen = |prm: &mut Prm, port| prm.listen(us, (Transport::Tcp, port), 1);
+    let words = ["port 1023", "below 1024", "ip_unprivileged_port_start"];
+    names_port(listen(&mut prm, 1023), &words);
+    listen(&mut prm, 1024).unwrap();
+    prm.set_unprivileged_port_start(2000);
+    names_port(listen(&mut prm, 1999), &["below 2000"]);
+    listen(&mut prm, 2000).unwrap();
+    prm.set_unprivileged_port_start(0);
+    listen(&mut prm, 80).unwrap();
+    // What an operator gives takes the place of the privilege.
+    let mut prm = of_user(UserLimits {
+        listen_ports: PortRanges::new([80..=80]),
+        ..UserLimits::default()
+    });
+    let us = client(&mut prm);
+    prm.set_unprivileged_port_start(2000);
+    prm.listen(us, (Transport::Tcp, 80), 1).unwrap();
+}
