@@ -285,7 +285,9 @@ impl Simulation {
             | ShardEvent::Released { .. }
             | ShardEvent::PathDoubtful { .. } => {}
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
-            wrong @ (ShardEvent::PeerRefused { .. } | ShardEvent::RegionFault { .. }) => {
+            wrong @ (ShardEvent::PeerRefused { .. }
+            | ShardEvent::IpsecRefused { .. }
+            | ShardEvent::RegionFault { .. }) => {
                 panic!("node {node}: {wrong:?}")
             }
         }
