@@ -15,6 +15,7 @@ use rnic_tests::footprint::Footprint;
 use rnic_tests::lab::{Command, Family, Lab, LinkOptions, Namespace, Process};
 use rnic_tests::pattern::Pattern;
 use rnic_tests::tshark::Dissection;
+use rnic_tests::user::run_as;
 use rnic_tests::verbs::{Endpoint, connect};
 use rnic_tests::{binary, tool, wait};
 
@@ -223,13 +224,19 @@ fn ports_of_the_loopback_are_each_daemons_own() {
     let second = second.args(["--loopback", "--socket"]).arg(&socket);
     let second = Daemon::started(second, &nobody.namespace, &socket, None);
     let to = at("127.0.0.1");
-    let _servers = [&first, &second].map(|daemon| tool::server(daemon, "rnic-ping", to, &[]));
-    for daemon in [&first, &second] {
-        let _ = tool::client(daemon, "rnic-ping", to, &["--count", "3"])
-            .run()
-            .success();
-        assert_eq!(daemon.counter("passive_opens"), 1);
+    let _servers = [
+        nobody.server("rnic-ping", to),
+        tool::server(&second, "rnic-ping", to, &[]),
+    ];
+    let rounds = ["--count", "3"];
+    for client in [
+        nobody.client("rnic-ping", to, &rounds),
+        tool::client(&second, "rnic-ping", to, &rounds),
+    ] {
+        let _ = client.run().success();
     }
+    assert_eq!(run_as(USER, || first.counter("passive_opens")), 1);
+    assert_eq!(second.counter("passive_opens"), 1);
 }
 
 #[test]
@@ -270,11 +277,11 @@ fn either_side_of_a_loopback_that_is_killed_ends_the_other_and_leaves_nothing_be
         first.kill();
     }
     wait::until("the daemon has let go of all who were killed", SOON, || {
-        (daemon.live_connections() == 0).then_some(())
+        (run_as(USER, || daemon.live_connections()) == 0).then_some(())
     });
     std::thread::sleep(Duration::from_millis(1000));
-    let frames_before = daemon.counter("frames_free");
-    let before = Footprint::of(&daemon);
+    let frames_before = run_as(USER, || daemon.counter("frames_free"));
+    let before = run_as(USER, || Footprint::of(&daemon));
 
     let (seed, kills) = (std::process::id().into(), kills());
     println!("{kills} kills, seed {seed}");
@@ -296,8 +303,8 @@ fn either_side_of_a_loopback_that_is_killed_ends_the_other_and_leaves_nothing_be
     }
     let deadline = Instant::now() + SOON;
     loop {
-        let after = Footprint::of(&daemon);
-        let frames = daemon.counter("frames_free");
+        let after = run_as(USER, || Footprint::of(&daemon));
+        let frames = run_as(USER, || daemon.counter("frames_free"));
         if after.is_back_at(&before) && frames >= frames_before {
             break;
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -139,13 +139,17 @@ fn a_system_user_with_a_few_capabilities_can_run_it() {
     let mut lab = Lab::new("system-user");
     let (a, b) = lab.pair(&LinkOptions::default());
     let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
-    let directory = lab.directory().join("run");
-    fs::create_dir(&directory).unwrap();
-    for path in [lab.directory(), &directory] {
+    // As a service manager makes it: below /run, for the daemon's user.
+    let directory = tempfile::Builder::new()
+        .prefix("rniclab-")
+        .tempdir_in("/run");
+    let directory = directory.unwrap();
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for path in [lab.directory(), directory.path()] {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
     let program = binary::copy("rnicd", lab.directory());
-    let socket = directory.join("rnicd.sock");
+    let socket = directory.path().join("rnicd.sock");
     let capabilities = capabilities();
     let command = b.namespace.command("setpriv").args([
         &format!("--reuid={USER}"),
@@ -210,8 +214,12 @@ fn a_daemon_whose_socket_nobody_named_is_where_clients_look() {
     let socket = run.join(rnic::DEFAULT_SOCKET.trim_start_matches('/'));
     let directory = fs::metadata(socket.parent().unwrap()).unwrap();
     assert_eq!((directory.mode() & 0o777, directory.uid()), (0o755, 0));
-    let context = rnic::Context::open(&socket).unwrap();
-    assert_eq!(context.device_info().unwrap().interface, INTERFACE);
+    let client = a.namespace.command("nsenter").label("rnicctl");
+    let client = client.args(["--mount", "--target", &daemon.id().to_string()]);
+    let client = client.args(["env", "-u", "RNIC_SOCKET", "-u", "XDG_RUNTIME_DIR"]);
+    let program = binary::copy("rnicctl", lab.directory());
+    let shown = client.arg(program).arg("devices").run().success();
+    assert!(shown.stdout.contains(INTERFACE), "{shown}");
 }
 
 #[test]

@@ -121,6 +121,43 @@ fn nobody_else_may_enter_the_private_daemons_directory() {
     assert!(socket.starts_with(&bench.runtime), "{done}");
 }
 
+/// Directories that another user can change, as the environment names them after su(1).
+#[test]
+fn no_private_daemon_is_put_where_another_user_can_replace_it() {
+    const OTHER: u32 = 61_010;
+    let bench = Bench::new("run-others");
+    let made = |name: &str, owner, mode| {
+        let path = bench.runtime.join(name);
+        fs::create_dir(&path).expect("the directory is ours");
+        std::os::unix::fs::chown(&path, Some(owner), None).expect("root may");
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("root may");
+        path
+    };
+    let theirs = made("theirs", OTHER, 0o700);
+    let below = theirs.join("below");
+    fs::create_dir(&below).expect("root may");
+    let open = made("open", 0, 0o770);
+    let link = bench.runtime.join("link");
+    std::os::unix::fs::symlink(&theirs, &link).expect("the directory is ours");
+    let line = ["--loopback", "sh", "-c", "echo $RNIC_SOCKET"];
+    for bad in [theirs, below, open, link] {
+        for variable in ["XDG_RUNTIME_DIR", "TMPDIR"] {
+            let env = bench.a.namespace.command("env").label("rnic-run");
+            let env = env.args(["-u", "XDG_RUNTIME_DIR", "-u", "TMPDIR", "-u", "RNIC_SOCKET"]);
+            let env = env.arg(format!("{variable}={}", bad.display()));
+            let run = env.arg(bench.programs.join("rnic-run")).args(line);
+            let done = run.run().success();
+            let socket = PathBuf::from(done.stdout.trim());
+            assert!(socket.is_absolute(), "{done}");
+            let bad = bad.display();
+            assert!(
+                !socket.starts_with(&bench.runtime),
+                "{variable}={bad}: {done}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_programs_exit_status_and_its_signal_are_passed_on() {
     let bench = Bench::new("run-status");

@@ -1,7 +1,10 @@
 //! Clients of two users on one daemon: neither can name, read, write, invalidate or exhaust what the
 //! other has (RFC 5042 sections 5 and 6).
 
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
 
 use rnic::{
     Access, CompletionQueue, Context, Error, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
@@ -13,8 +16,9 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
+use rnic_tests::binary;
 use rnic_tests::daemon::Daemon;
-use rnic_tests::lab::Family;
+use rnic_tests::lab::{Family, Lab, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::user::{open_to_all, run_as};
 use rnic_tests::verbs::{Endpoint, connect};
@@ -435,4 +439,69 @@ fn what_one_user_takes_is_not_missed_by_another() {
     rnic_tests::wait::until("the bytes are there", rnic_tests::verbs::LIMIT, || {
         peer.holds(SEED).then_some(())
     });
+}
+
+/// Whoever runs a daemon can read and write the memory of its clients.
+#[test]
+fn root_is_no_client_of_another_users_daemon_wherever_it_is_named() {
+    let mut lab = Lab::new("users-daemon");
+    let (host, _) = lab.pair(&LinkOptions::default());
+    // As a runtime directory is made for a user.
+    let [theirs, roots, shared] = ["theirs", "roots", "shared"].map(|name| {
+        let path = lab.directory().join(name);
+        fs::create_dir(&path).expect("the lab's directory is ours");
+        path
+    });
+    chown(&theirs, Some(ATTACKER), None).expect("root may");
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o1777)).expect("root may");
+    open_directory(lab.directory());
+    let program = binary::copy("rnicd", lab.directory());
+    let [in_theirs, in_shared] = [&theirs, &shared].map(|path| path.join("rnicd.sock"));
+    let started = |socket: &Path| {
+        let uid = ATTACKER.to_string();
+        let command = host.namespace.command("setpriv").label("rnicd");
+        let command = command.args(["--reuid", &uid, "--regid", &uid, "--clear-groups"]);
+        let command = command.arg(&program).args(["--loopback", "--socket"]);
+        let command = command.arg(socket).args(["--socket-mode", "0666"]);
+        Daemon::started(command, &host.namespace, socket, None)
+    };
+    let _daemons = [&in_theirs, &in_shared].map(|socket| started(socket));
+    let link = shared.join("link.sock");
+    run_as(ATTACKER, || symlink(&in_theirs, &link)).expect("it is open to all");
+    for socket in [&in_theirs, &in_shared, &link] {
+        let refused = Context::open(socket)
+            .map(drop)
+            .expect_err("it is another user's");
+        let told = refused.to_string();
+        let whose = format!("user {ATTACKER}");
+        assert!(told.contains(&whose), "{}: {told}", socket.display());
+        for variable in ["RNIC_SOCKET", "XDG_RUNTIME_DIR"] {
+            let value = if variable == "RNIC_SOCKET" {
+                socket
+            } else {
+                &theirs
+            };
+            let env = host.namespace.command("env").label("rnicctl");
+            let env = env.args(["-u", "RNIC_SOCKET", "-u", "XDG_RUNTIME_DIR"]);
+            let env = env.arg(format!("{variable}={}", value.display()));
+            let told = env
+                .arg(binary::path("rnicctl"))
+                .arg("clients")
+                .run()
+                .failure();
+            assert!(told.contains(&whose), "{variable}: {told}");
+        }
+        // The user itself is served.
+        run_as(ATTACKER, || Context::open(socket)).expect("its own daemon");
+    }
+    // Only root could put it there: as with `rnicd --user`.
+    let given = roots.join("rnicd.sock");
+    chown(&roots, Some(ATTACKER), None).expect("root may");
+    let _given = started(&given);
+    chown(&roots, Some(0), None).expect("root may");
+    let _context = Context::open(&given).expect("root gave the place away itself");
+}
+
+fn open_directory(path: &Path) {
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("root may");
 }

@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+use rnic::find::variable;
 use rnic::{Daemon, SOCKET_VARIABLE};
 
 pub mod keeper;
@@ -175,7 +176,7 @@ impl Run {
 
 /// Whether the environment names a daemon's socket.
 fn is_named() -> bool {
-    std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty())
+    variable(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty())
 }
 
 /// The directory of this program.

@@ -207,7 +207,7 @@ pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
 
 /// Where a daemon was looked for, and why it was not found there: what [`NotFound`] has.
 pub mod find {
-    pub use rnic_ipc::find::{Fault, Origin, Place, Tried};
+    pub use rnic_ipc::find::{Fault, Origin, Place, RUNTIME_VARIABLE, Tried, directory, variable};
 }
 
 /// Looking at the RNIC's objects, and an operator's orders: [`Context::inspect`], [`Context::order`] and

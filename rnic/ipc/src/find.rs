@@ -3,6 +3,9 @@
 //! A place that the user named, by `--socket` or by `RNIC_SOCKET`, is the only one: a program that was
 //! told to use one daemon never uses another. Without a name the user's own daemon comes before that of
 //! the host.
+//!
+//! A daemon reads and writes the memory of its clients. So wherever one is found, it is used only if it is this
+//! user's or root's, or where root or this user gave it the place. Nothing is sent to another.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +15,12 @@ use rustix::io::Errno;
 
 use crate::transport::{Channel, TransportError};
 
+pub mod directory;
+mod environment;
 mod forbidden;
+
+use directory::{Authority, Directory, DirectoryError};
+pub use environment::variable;
 
 /// Where the daemon of the host listens, and clients look last. It has a directory of its own, which a service
 /// manager makes for it and a container can be given.
@@ -31,7 +39,7 @@ pub const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// none, as the XDG Base Directory Specification says.
 #[must_use]
 pub fn runtime_socket() -> Option<PathBuf> {
-    runtime_socket_of(std::env::var_os(RUNTIME_VARIABLE))
+    runtime_socket_of(variable(RUNTIME_VARIABLE))
 }
 
 fn runtime_socket_of(directory: Option<OsString>) -> Option<PathBuf> {
@@ -42,7 +50,7 @@ fn runtime_socket_of(directory: Option<OsString>) -> Option<PathBuf> {
 /// The places where clients look, in order. `socket` is what the command line says.
 #[must_use]
 pub fn places(socket: Option<&Path>) -> Vec<Place> {
-    places_of(socket, |name| std::env::var_os(name))
+    places_of(socket, variable)
 }
 
 fn places_of(socket: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Vec<Place> {
@@ -75,21 +83,49 @@ pub fn connect(places: Vec<Place>) -> Result<(Channel, PathBuf), NotFound> {
 }
 
 fn connect_to(place: &Place) -> Result<Channel, Fault> {
-    let channel = Channel::connect(&place.path)?;
-    if place.origin == Origin::Runtime {
-        let daemon = channel.peer_credentials()?.uid;
-        let own = rustix::process::geteuid().as_raw();
-        if !is_trusted(daemon, own) {
-            return Err(Fault::OtherUser { uid: daemon });
-        }
+    if place.origin == Origin::Runtime
+        && let Some(directory) = place.path.parent()
+        && let Err(DirectoryError::Open(found)) = directory::own(directory)
+    {
+        return Err(Fault::Directory(found));
     }
-    Ok(channel)
+    // Nobody but those who decide what is there can have it changed between this and the connection.
+    let authority = directory::authority(&place.path);
+    let path = match &authority {
+        Authority::Own(path) | Authority::Service { path, .. } => path,
+        Authority::Others => &place.path,
+    };
+    let channel = Channel::connect(path)?;
+    let uid = channel.peer_credentials()?.uid;
+    let own = rustix::process::geteuid().as_raw();
+    match is_trusted(uid, own, &authority) {
+        true => Ok(channel),
+        false => Err(Fault::OtherUser { uid }),
+    }
 }
 
-/// Whether a daemon that nobody named may have this user's memory. `XDG_RUNTIME_DIR` can be another
-/// user's, for instance after su(1): that user's daemon is not used.
-fn is_trusted(daemon: u32, own: u32) -> bool {
-    daemon == own || daemon == 0
+/// Whether a daemon may have this user's memory.
+fn is_trusted(daemon: u32, own: u32, authority: &Authority) -> bool {
+    let given = match authority {
+        Authority::Own(_) => true,
+        Authority::Service { owner, .. } => *owner == daemon || *owner == 0,
+        Authority::Others => false,
+    };
+    let is_known = daemon != OVERFLOW || all_users_have_numbers();
+    given || (is_known && (daemon == own || daemon == 0))
+}
+
+/// Stands for every user who has no number in this user namespace (`/proc/sys/fs/overflowuid`).
+const OVERFLOW: u32 = 65534;
+
+/// Whether this user namespace has a number for each user of the host.
+fn all_users_have_numbers() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let lengths = map.split_whitespace().skip(2).step_by(3);
+    let users: u64 = lengths
+        .filter_map(|length| length.parse::<u64>().ok())
+        .sum();
+    users >= u64::from(u32::MAX)
 }
 
 impl From<TransportError> for Fault {
@@ -160,15 +196,17 @@ pub struct Tried {
 }
 
 /// Why a place can't be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The kernel said so.
     Kernel(Errno),
-    /// The daemon in the runtime directory is another user's.
+    /// The daemon is another user's, who put it there.
     OtherUser {
         /// Whose.
         uid: u32,
     },
+    /// The runtime directory is not this user's alone.
+    Directory(Directory),
 }
 
 impl Tried {
@@ -181,7 +219,7 @@ impl Tried {
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = match self.fault {
+        let found = match &self.fault {
             Fault::Kernel(Errno::NOENT) => "no such socket".to_owned(),
             Fault::Kernel(Errno::CONNREFUSED) => {
                 "the socket is there, but no daemon listens on it".to_owned()
@@ -190,9 +228,13 @@ impl fmt::Display for Tried {
                 "this user may not use the socket".to_owned()
             }
             Fault::Kernel(errno) => errno.to_string(),
-            Fault::OtherUser { uid } => {
-                format!("a daemon of user {uid}, which is used only if {SOCKET_VARIABLE} names it")
-            }
+            Fault::OtherUser { uid } => format!(
+                "a daemon of user {uid}, who could read and write this program's memory by it: run the program \
+                 as that user, or name a daemon of this user's or root's"
+            ),
+            Fault::Directory(found) => format!(
+                "{found}: set {RUNTIME_VARIABLE} to a directory of this user's with mode 0700, or unset it"
+            ),
         };
         write!(f, "{}: {found}", self.place)
     }

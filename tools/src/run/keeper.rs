@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use rnic::find::{RUNTIME_VARIABLE, directory, variable};
 use rnic::{Daemon, SOCKET_NAME};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
@@ -22,6 +23,10 @@ use super::{RunError, host, signals, start};
 
 /// The option by which `rnic-run` becomes the keeper of the `rnicd` that follows.
 pub const OPTION: &str = "--keep-private-daemon";
+
+/// The variable that names a directory for temporary files, and the one where none is named.
+const TEMPORARY_VARIABLE: &str = "TMPDIR";
+const TEMPORARY: &str = "/tmp";
 
 /// How long a daemon may take until it answers.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -236,18 +241,35 @@ fn pid(child: &Child) -> Option<Pid> {
     Pid::from_raw(child.id().cast_signed())
 }
 
-/// A new directory of mode 0700: in the user's runtime directory, or else where temporary files are.
+/// A new directory of mode 0700, where no other user can replace it: in the user's runtime directory, or else
+/// where temporary files are.
 fn directory() -> Result<TempDir, String> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("rnic-run-");
     builder.permissions(PermissionsExt::from_mode(0o700));
-    let own = rnic::runtime_socket();
-    let own = own.as_deref().and_then(Path::parent);
-    if let Some(Ok(made)) = own.map(|own| builder.tempdir_in(own)) {
+    let runtime = rnic::runtime_socket();
+    let runtime = runtime.as_deref().and_then(Path::parent);
+    if let Some(own) = runtime.and_then(|runtime| directory::own(runtime).ok())
+        && let Ok(made) = builder.tempdir_in(own)
+    {
         return Ok(made);
     }
-    let made = builder.tempdir();
-    made.map_err(failed("a directory for the daemon's socket"))
+    let named = variable(TEMPORARY_VARIABLE).map(PathBuf::from);
+    let named = named.filter(|named| named.is_absolute());
+    let places = named.into_iter().chain([PathBuf::from(TEMPORARY)]);
+    let mut found = Vec::new();
+    for place in places {
+        let made = directory::for_own_files(&place).map_err(|error| error.to_string());
+        match made.and_then(|own| builder.tempdir_in(own).map_err(|error| error.to_string())) {
+            Ok(made) => return Ok(made),
+            Err(error) => found.push(format!("{}: {error}", place.display())),
+        }
+    }
+    Err(format!(
+        "the private RNIC daemon did not start: no directory for its socket: {}; set {RUNTIME_VARIABLE} to a \
+         directory of this user's with mode 0700",
+        found.join("; ")
+    ))
 }
 
 fn failed(what: &'static str) -> impl Fn(std::io::Error) -> String {

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::transport::ChannelListener;
 
@@ -103,10 +105,39 @@ fn a_socket_that_this_user_may_not_use_is_told_apart() {
 }
 
 #[test]
-fn a_daemon_that_nobody_named_is_this_users_or_roots() {
-    assert!(is_trusted(1000, 1000));
-    assert!(is_trusted(0, 1000));
-    assert!(is_trusted(0, 0));
-    assert!(!is_trusted(1000, 0));
-    assert!(!is_trusted(1000, 1001));
+fn a_daemon_is_this_users_or_roots_or_where_one_of_them_put_it() {
+    let others = Authority::Others;
+    assert!(is_trusted(1000, 1000, &others));
+    assert!(is_trusted(0, 1000, &others));
+    assert!(is_trusted(0, 0, &others));
+    assert!(!is_trusted(1000, 0, &others));
+    assert!(!is_trusted(1000, 1001, &others));
+    assert!(is_trusted(995, 0, &Authority::Own("/x".into())));
+    let service = |owner| Authority::Service {
+        path: "/run/rnicd/rnicd.sock".into(),
+        owner,
+    };
+    assert!(is_trusted(995, 1000, &service(995)));
+    assert!(is_trusted(995, 1000, &service(0)));
+    assert!(!is_trusted(996, 1000, &service(995)));
+}
+
+#[test]
+fn a_runtime_directory_that_others_can_write_to_is_refused_with_what_was_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join(SOCKET_NAME);
+    let _live = ChannelListener::bind(&socket, 1).unwrap();
+    connect(vec![at(&socket)]).unwrap();
+    for mode in [0o770, 0o707, 0o1777] {
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(mode)).unwrap();
+        let told = connect(vec![at(&socket)]).unwrap_err().to_string();
+        let found = format!("with mode {mode:04o}");
+        for part in [
+            &*found,
+            "XDG_RUNTIME_DIR",
+            &directory.path().to_string_lossy(),
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
 }
