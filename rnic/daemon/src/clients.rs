@@ -110,10 +110,9 @@ impl Clients {
         self.threads.retain(|(_, thread)| !thread.is_finished());
         let threads = self.threads.iter();
         let of_user = threads.filter(|(uid, _)| *uid == credentials.uid).count();
-        let kept = match self.devices.administers(&credentials) {
-            true => KEPT_THREADS,
-            false => 0,
-        };
+        // Of root only its first message shows whether it is one.
+        let may_be = credentials.uid == 0 || self.devices.administers(&credentials);
+        let kept = if may_be { KEPT_THREADS } else { 0 };
         let (most, most_of_user) = self.devices.clients_max(credentials);
         let most = most as usize + SPARE_THREADS + kept;
         let most_of_user = most_of_user as usize;
@@ -151,6 +150,20 @@ fn credentials(channel: &Channel) -> Result<Credentials, TransportError> {
         gid: found.gid,
         // It is 0 at least.
         pid: u32::try_from(found.pid).unwrap_or(0),
+        // Its first message shows it.
+        superuser: false,
+    })
+}
+
+/// The same with what its first message, for which it waits, shows of a client of uid 0.
+fn with_authority(
+    credentials: Credentials,
+    channel: &Channel,
+) -> Result<Credentials, TransportError> {
+    let superuser = credentials.uid == 0 && channel.is_of_authority()?;
+    Ok(Credentials {
+        superuser,
+        ..credentials
     })
 }
 
@@ -203,6 +216,11 @@ fn greet(
 ) -> Result<Option<(ClientSession, First)>, String> {
     set_socket_timeout(channel, Timeout::Recv, Some(HELLO))
         .map_err(|errno| format!("no time can be set for its Hello: {errno}"))?;
+    let credentials = match with_authority(credentials, channel) {
+        Ok(credentials) => credentials,
+        Err(TransportError::WouldBlock) => return Err(silent()),
+        Err(error) => return Err(error.to_string()),
+    };
     let mut wanted = None;
     for _ in 0..QUESTIONS {
         let first = match channel.recv::<Request>() {

@@ -121,6 +121,7 @@ impl DeviceConfig {
             administrators: Administrators {
                 uid: rustix::process::geteuid().as_raw(),
                 gid: None,
+                private: false,
             },
             driving: Driving::Threaded,
             polling: Polling::default(),

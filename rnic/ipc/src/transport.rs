@@ -14,9 +14,12 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    UCred,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+mod authority;
 
 use crate::control::{CONTROL_MESSAGE_MAX, Reply, SHARDS_MAX};
 
@@ -32,6 +35,8 @@ pub const REPLY_DESCRIPTORS_MAX: usize = 2 + SHARDS_MAX;
 #[derive(Debug)]
 pub struct Channel {
     socket: OwnedFd,
+    /// What every message of root's says: see [`authority`].
+    authority: Option<UCred>,
 }
 
 /// A message and the descriptors that came with it.
@@ -48,12 +53,15 @@ impl Channel {
         let address = SocketAddrUnix::new(path).map_err(failed)?;
         let socket = new_socket().map_err(failed)?;
         rustix::net::connect(&socket, &address).map_err(failed)?;
-        Ok(Self { socket })
+        let mut channel = Self::from_fd(socket);
+        channel.authority = authority::claim(&channel)?;
+        Ok(channel)
     }
 
     /// Takes up a connected `SOCK_SEQPACKET` socket.
     pub fn from_fd(socket: OwnedFd) -> Self {
-        Self { socket }
+        let authority = None;
+        Self { socket, authority }
     }
 
     /// Two ends joined to each other.
@@ -65,7 +73,7 @@ impl Channel {
             None,
         )
         .map_err(host("socketpair"))?;
-        Ok((Self { socket: a }, Self { socket: b }))
+        Ok((Self::from_fd(a), Self::from_fd(b)))
     }
 
     /// To pass it to another process.
@@ -102,17 +110,23 @@ impl Channel {
         }
         let mut buffer = [0; CONTROL_MESSAGE_MAX];
         let bytes = postcard::to_slice(message, &mut buffer).map_err(TransportError::Encode)?;
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REPLY_DESCRIPTORS_MAX))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(fds));
-        }
+        let mut authority = self.authority;
         loop {
+            let mut space = [MaybeUninit::uninit();
+                rustix::cmsg_space!(ScmRights(REPLY_DESCRIPTORS_MAX), ScmCredentials(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !fds.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(fds));
+            }
+            if let Some(claimed) = authority {
+                control.push(SendAncillaryMessage::ScmCredentials(claimed));
+            }
             let slices = [IoSlice::new(bytes)];
             match rustix::net::sendmsg(&self.socket, &slices, &mut control, flags) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
+                // This root has no such authority: it is a client like another.
+                Err(Errno::PERM | Errno::SRCH) if authority.is_some() => authority = None,
                 Err(Errno::AGAIN) => return Err(TransportError::WouldBlock),
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(TransportError::Closed),
                 Err(errno) => {
@@ -252,7 +266,7 @@ impl ChannelListener {
     pub fn accept(&self) -> Result<Channel, TransportError> {
         loop {
             match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
-                Ok(socket) => return Ok(Channel { socket }),
+                Ok(socket) => return Ok(Channel::from_fd(socket)),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => {
                     return Err(TransportError::Host {

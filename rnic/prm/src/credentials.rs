@@ -9,6 +9,8 @@ pub struct Credentials {
     pub gid: u32,
     /// Process.
     pub pid: u32,
+    /// Whether it is root of the host, by capability and not by its uid alone, which a container's root has too.
+    pub superuser: bool,
 }
 
 impl std::fmt::Display for Credentials {

@@ -10,7 +10,7 @@
 //! let mut limits = Limits::default();
 //! limits.per_client.protection_domains = 1;
 //! let mut prm = Prm::new(limits);
-//! let somebody = Credentials { uid: 1000, gid: 1000, pid: 1 };
+//! let somebody = Credentials { uid: 1000, gid: 1000, pid: 1, superuser: false };
 //! let client = *prm.add_client(somebody).unwrap().client();
 //! prm.alloc_pd(client).unwrap();
 //! let refusal = prm.alloc_pd(client).unwrap_err();

@@ -150,11 +150,15 @@ pub(crate) fn kept(kept: u64) -> String {
 /// An order that is not this client's to give.
 pub(crate) fn not_permitted(who: &Credentials, group: Option<u32>) -> Refusal {
     let group = group.map_or(String::new(), |gid| format!(", or of group {gid}"));
+    let lacks = match who.uid {
+        0 => ", without CAP_SYS_ADMIN on the daemon's host (as root of a container is)",
+        _ => "",
+    };
     Refusal {
         code: RefusalCode::NotPermitted,
         message: format!(
-            "this is for administrators, but the client is of uid {} and gid {}: ask as root, as \
-             the daemon's user{group}",
+            "this is for administrators, but the client is of uid {} and gid {}{lacks}: ask as root of the \
+             host, as the daemon's user{group}",
             who.uid, who.gid
         ),
     }

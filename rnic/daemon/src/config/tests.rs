@@ -36,11 +36,13 @@ const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     pid: 1,
+    superuser: true,
 };
 const SOMEBODY: Credentials = Credentials {
     uid: 4_000_000,
     gid: 4_000_000,
     pid: 1,
+    superuser: false,
 };
 
 #[test]
@@ -232,6 +234,7 @@ fn users_and_groups_have_the_others_limits_where_nothing_is_said_of_them() {
         uid: 9,
         gid: 4_000_001,
         pid: 1,
+        superuser: false,
     });
     assert_eq!(of_group.clients, 5);
     assert_eq!(of_group.connects_per_second, 3);

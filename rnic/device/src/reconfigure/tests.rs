@@ -17,6 +17,7 @@ const SOMEBODY: Credentials = Credentials {
     uid: 1000,
     gid: 1000,
     pid: 1,
+    superuser: false,
 };
 
 fn open() -> (Devices, DeviceConfig) {

@@ -41,6 +41,7 @@ const CREDENTIALS: Credentials = Credentials {
     uid: 1000,
     gid: 1000,
     pid: 77,
+    superuser: false,
 };
 const LOCALHOST: &str = "127.0.0.1:0";
 

@@ -130,6 +130,7 @@ impl<'h> Client<'h> {
                 uid: 0,
                 gid: 0,
                 pid: 1,
+                superuser: true,
             })
             .unwrap();
         let ask = |request, fds| {

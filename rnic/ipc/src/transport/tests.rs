@@ -195,3 +195,27 @@ fn a_listener_knows_who_connects() {
     client.send(&Request::AllocPd, &[]).unwrap();
     assert!(server.recv::<Request>().unwrap().is_some());
 }
+
+/// The tests' own process is whom the daemon's is here, so that a process without any right may say to be it.
+#[test]
+fn only_who_may_speak_for_the_daemon_is_of_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.sock");
+    let listener = ChannelListener::bind(&path, 4).unwrap();
+    let client = Channel::connect(&path).unwrap();
+    let daemon = listener.accept().unwrap();
+    let claims = rustix::process::geteuid().is_root();
+    for (descriptors, is_one) in [(0, claims), (1, false), (4, false)] {
+        let pipes: Vec<_> = (0..descriptors).map(|_| pipe()).collect();
+        let fds: Vec<_> = pipes.iter().map(AsFd::as_fd).collect();
+        client.send(&Request::AllocPd, &fds).unwrap();
+        assert_eq!(daemon.is_of_authority().unwrap(), is_one, "{descriptors}");
+        // The message is still there, with what is beside it.
+        let (first, fds) = daemon.recv::<Request>().unwrap().unwrap();
+        assert_eq!((first, fds.len()), (Request::AllocPd, descriptors));
+    }
+    // Who claims nothing has none.
+    let (other, end) = Channel::pair().unwrap();
+    drop(other);
+    assert!(!end.is_of_authority().unwrap());
+}

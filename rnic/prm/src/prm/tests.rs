@@ -22,6 +22,7 @@ const CREDENTIALS: Credentials = Credentials {
     uid: 1000,
     gid: 1000,
     pid: 4242,
+    superuser: false,
 };
 
 fn client(prm: &mut Prm) -> ClientId {

@@ -11,6 +11,7 @@ const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     pid: 1,
+    superuser: true,
 };
 
 fn start(session: &ClientSession, filter: Filter) -> UnixStream {

@@ -9,6 +9,7 @@ const OTHER: Credentials = Credentials {
     uid: 1001,
     gid: 1001,
     pid: 78,
+    superuser: false,
 };
 
 fn connect(bench: &Bench, credentials: Credentials) -> ClientSession {
@@ -23,6 +24,7 @@ fn connect(bench: &Bench, credentials: Credentials) -> ClientSession {
 fn root() -> Credentials {
     Credentials {
         uid: 0,
+        superuser: true,
         ..CREDENTIALS
     }
 }

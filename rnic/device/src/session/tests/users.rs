@@ -8,6 +8,7 @@ const THEM: Credentials = Credentials {
     uid: 1001,
     gid: 1001,
     pid: 78,
+    superuser: false,
 };
 
 /// A device on which nobody but uid 1001 is bounded this way.

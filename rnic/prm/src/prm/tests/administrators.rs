@@ -10,11 +10,13 @@ const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     pid: 1,
+    superuser: true,
 };
 const OF_THE_GROUP: Credentials = Credentials {
     uid: 1001,
     gid: GROUP,
     pid: 2,
+    superuser: false,
 };
 
 /// Everything may be held by anybody, but that the device has so many of one thing.
@@ -29,6 +31,7 @@ fn with(limits: Limits) -> Prm {
     let administrators = Administrators {
         uid: 0,
         gid: Some(GROUP),
+        private: false,
     };
     Prm::new(Limits {
         per_client: everything,
@@ -148,4 +151,41 @@ fn a_device_full_of_clients_has_places_that_only_administrators_get() {
 fn one_in_64_is_kept_and_never_all() {
     let kept = [0, 1, 2, 64, 65, 256, 4096].map(kept_for_administrators);
     assert_eq!(kept, [0, 0, 1, 1, 2, 4, 64]);
+}
+
+/// As root of a container has it: the number, and no right to it.
+#[test]
+fn uid_0_alone_makes_no_administrator_but_of_a_programs_own_daemon() {
+    let contained = Credentials {
+        superuser: false,
+        ..ROOT
+    };
+    let group = Credentials {
+        gid: GROUP,
+        ..contained
+    };
+    let own = Credentials {
+        uid: 1000,
+        ..contained
+    };
+    for (uid, private, who, is_one) in [
+        (0, false, ROOT, true),
+        (0, false, contained, false),
+        (0, false, group, true),
+        (0, true, contained, true),
+        (1000, false, contained, false),
+        (1000, false, own, true),
+        (1000, true, contained, false),
+    ] {
+        let gid = Some(GROUP);
+        let administrators = Administrators { uid, gid, private };
+        assert_eq!(
+            administrators.include(&who),
+            is_one,
+            "{administrators:?} {who:?}"
+        );
+    }
+    let told = with(Limits::default()).check_administrator(&contained);
+    let told = told.unwrap_err().message;
+    assert!(told.contains("without CAP_SYS_ADMIN"), "{told}");
 }

@@ -12,11 +12,17 @@ fn prm() -> Prm {
     Prm::new(Limits::default()).with_administrators(Administrators {
         uid: 900,
         gid: Some(ADMIN_GROUP),
+        private: false,
     })
 }
 
 fn client(prm: &mut Prm, uid: u32, gid: u32) -> ClientId {
-    let credentials = Credentials { uid, gid, pid: 1 };
+    let credentials = Credentials {
+        uid,
+        gid,
+        pid: 1,
+        superuser: uid == 0,
+    };
     *prm.add_client(credentials).unwrap().client()
 }
 

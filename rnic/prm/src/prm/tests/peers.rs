@@ -11,6 +11,7 @@ const ROOT: Credentials = Credentials {
     uid: 0,
     gid: 0,
     pid: 1,
+    superuser: true,
 };
 
 fn list(network: &str) -> AllowList {
@@ -73,6 +74,7 @@ fn a_group_has_its_list_and_others_have_none() {
         uid: 1001,
         gid: 500,
         pid: 1,
+        superuser: false,
     };
     let local = "198.18.0.1:1".parse().unwrap();
     for (who, refused) in [(of_group, Some(ListOwner::User)), (ROOT, None)] {

@@ -80,6 +80,7 @@ fn a_limit_that_was_lowered_can_be_what_it_was_at_the_start() {
     reconfigure(&mut prm, with(|limits| limits.clients = 1)).unwrap();
     let _root = prm.add_client(Credentials {
         uid: 0,
+        superuser: true,
         ..CREDENTIALS
     });
     prm.add_client(CREDENTIALS).unwrap_err();
@@ -95,6 +96,7 @@ fn administrators_are_those_of_now() {
     let administrators = Administrators {
         uid: 0,
         gid: Some(CREDENTIALS.gid),
+        private: false,
     };
     prm.reconfigure(Limits::default(), administrators).unwrap();
     prm.may_administer(client).unwrap();

@@ -9,6 +9,7 @@ const THEM: Credentials = Credentials {
     uid: 1001,
     gid: 1001,
     pid: 5,
+    superuser: false,
 };
 
 fn of_user(limits: UserLimits) -> Prm {
@@ -118,7 +119,12 @@ fn limits_go_by_uid_then_by_gid_then_to_all_others() {
         by_gid: [(8, with(3))].into(),
     };
     for (uid, gid, clients) in [(7, 8, 2), (7, 9, 2), (6, 8, 3), (6, 7, 1)] {
-        let found = users.of(Credentials { uid, gid, pid: 1 });
+        let found = users.of(Credentials {
+            uid,
+            gid,
+            pid: 1,
+            superuser: uid == 0,
+        });
         assert_eq!(found.clients, clients, "{uid} {gid}");
     }
 }
@@ -176,6 +182,7 @@ fn the_superusers_ports_are_the_superusers() {
         uid: 0,
         gid: 0,
         pid: 1,
+        superuser: true,
     };
     let root = *prm.add_client(root).unwrap().client();
     let _grant = prm.listen(root, (Transport::Tcp, 22), 1).unwrap();
@@ -275,7 +282,11 @@ fn a_users_requests_wait_for_their_turn_and_another_users_do_not() {
     // Whom nobody has to remember is forgotten, with clients or without.
     assert_eq!(prm.users.len(), 2);
     let later = start + Duration::from_secs(3);
-    let root = Credentials { uid: 0, ..THEM };
+    let root = Credentials {
+        uid: 0,
+        superuser: true,
+        ..THEM
+    };
     assert_eq!(prm.request_waits(root, later), Duration::ZERO);
     assert_eq!(prm.users.len(), 1);
 }
