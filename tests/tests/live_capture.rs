@@ -450,3 +450,42 @@ fn an_ordinary_user_may_not_capture_and_is_told_so() {
     assert!(refused.contains(USER), "{refused}");
     assert!(!file.exists());
 }
+
+/// What was at the path is nobody's way to read the capture: an open file, a link, a mode of before.
+#[test]
+fn nobody_else_can_read_a_capture_whatever_was_there_before() {
+    let options = DaemonOptions {
+        capture: true,
+        ..DaemonOptions::default()
+    };
+    let pair = Pair::with("capture-mode", &LinkOptions::default(), &options);
+    let mode = |path: &Path| {
+        fs::symlink_metadata(path)
+            .expect("a file")
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode(pair.daemon_a.capture()) & 0o777, 0o600);
+    let file = path(&pair, "there.pcapng");
+    fs::write(&file, "of before").expect("the directory is ours");
+    std::os::unix::fs::chown(&file, Some(64_322), None).expect("root may");
+    let brief = ["--duration", "10ms"];
+    let to = |file: &Path| {
+        let command = pair.daemon_a.namespace().command(binary::path("rnicctl"));
+        said(command, &pair.daemon_a, file, &brief)
+    };
+    let told = to(&file).run().failure();
+    assert!(told.contains("a file of user 64322 is there"), "{told}");
+    assert_eq!(fs::read(&file).expect("it is there"), b"of before");
+    std::os::unix::fs::chown(&file, Some(0), None).expect("root may");
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("root may");
+    let opened = fs::File::open(&file).expect("it is there");
+    let _ = to(&file).run().success();
+    assert_eq!(mode(&file) & 0o777, 0o600);
+    assert_eq!(opened.metadata().expect("it is open").len(), 9);
+    let link = path(&pair, "link.pcapng");
+    std::os::unix::fs::symlink(path(&pair, "theirs"), &link).expect("the directory is ours");
+    let told = to(&link).run().failure();
+    assert!(told.contains("a link is there"), "{told}");
+    assert!(!path(&pair, "theirs").exists());
+}

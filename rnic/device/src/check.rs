@@ -78,7 +78,7 @@ impl Devices {
 /// That the capture's file can't be written.
 fn capture_fault(config: &DeviceConfig) -> Option<DeviceError> {
     let path = config.capture.as_ref()?;
-    let cause = files::check_file(path).err()?;
+    let cause = files::check_for_owner(path).err()?;
     Some(DeviceError::Capture {
         path: path.clone(),
         cause,

@@ -5,12 +5,11 @@
 mod pipe;
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rnic::CapturedFrame;
+use rnic_device::host::files::create_for_owner;
 use rnic_device::pcapng::{END_BYTES, FRAME_OVERHEAD, PcapngFile};
 
 pub use pipe::Ending;
@@ -18,8 +17,6 @@ use pipe::Pipe;
 
 /// The smallest size of a file in a ring, in bytes: the largest frame fits it.
 pub const SIZE_MIN: u64 = 128 << 10;
-/// Read and written by the owner.
-const MODE: u32 = 0o600;
 
 /// How files follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,13 +201,7 @@ fn numbered(base: &Path, number: u64) -> PathBuf {
 fn create(path: &Path, interface: &str, snap: u32, ending: &Ending) -> Result<Output, TraceError> {
     let to = match path == Path::new(STDOUT) {
         true => Pipe::stdout(ending.clone()).map(|pipe| Box::new(pipe) as Box<dyn Write>),
-        false => {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(MODE);
-            options
-                .open(path)
-                .map(|file| Box::new(file) as Box<dyn Write>)
-        }
+        false => create_for_owner(path).map(|file| Box::new(file) as Box<dyn Write>),
     };
     let begun = to.and_then(|to| PcapngFile::begin(BufWriter::new(to), interface, None, snap));
     begun.map_err(|source| TraceError {

@@ -1,5 +1,5 @@
 //! The capture to a pcapng file that the device was opened with: everything, from the first frame to
-//! the last.
+//! the last. All users' bytes are in it, so it is for its owner alone.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -11,6 +11,7 @@ use rnic_ipc::threads;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::DeviceError;
+use crate::host::files;
 use crate::host::interface::Interface;
 use crate::host::privileges;
 use crate::pcapng::PcapngFile;
@@ -35,7 +36,7 @@ impl CaptureFile {
             path: path.to_owned(),
             cause,
         };
-        let file = File::create(path).map_err(failed)?;
+        let file = files::create_for_owner(path).map_err(failed)?;
         let begun = PcapngFile::begin(
             BufWriter::new(file),
             &interface.name,

@@ -117,9 +117,13 @@ fn a_capture_that_cannot_be_written_is_told_and_none_is_made() {
     let a_directory = directory.path();
     assert_eq!(cause(a_directory), Some(std::io::ErrorKind::IsADirectory));
     let denied = Some(std::io::ErrorKind::PermissionDenied);
+    // It is replaced where that is possible.
     fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
-    assert_eq!(cause(&file), denied);
+    assert_eq!(cause(&file), None);
     fs::set_permissions(directory.path(), Permissions::from_mode(0o555)).unwrap();
+    assert_eq!(cause(&file), denied);
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(cause(&file), None);
     assert_eq!(cause(&directory.path().join("b.pcapng")), denied);
 }
 

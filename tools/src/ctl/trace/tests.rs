@@ -88,7 +88,7 @@ fn without_a_ring_there_is_one_file_for_its_owner_only() {
     assert_eq!(names(directory.path()), ["a.b.pcapng"]);
     let metadata = trace.paths().next().unwrap().metadata().unwrap();
     assert_eq!(metadata.len(), trace.bytes());
-    assert_eq!(metadata.permissions().mode() & 0o777, MODE);
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
