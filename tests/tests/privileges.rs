@@ -271,9 +271,14 @@ fn capabilities() -> String {
 }
 
 #[test]
-fn the_unit_leaves_no_core_and_gives_the_daemon_time_before_others() {
+fn the_unit_leaves_no_core_and_gives_the_daemon_time_and_memory_before_others() {
     let unit = include_str!("../../dist/rnicd@.service");
-    for setting in ["LimitCORE=0", "Nice=-10", "CPUWeight=1000"] {
+    for setting in [
+        "LimitCORE=0",
+        "Nice=-10",
+        "CPUWeight=1000",
+        "OOMScoreAdjust=-900",
+    ] {
         assert!(unit.lines().any(|line| line == setting), "no {setting}");
     }
 }
