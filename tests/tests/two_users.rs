@@ -441,6 +441,55 @@ fn what_one_user_takes_is_not_missed_by_another() {
     });
 }
 
+/// No memory is looked for: that has another refusal, which others would get as well.
+#[test]
+fn a_size_beyond_its_limit_is_refused_by_the_limits_name_before_memory_is_asked_for() {
+    let pair = Pair::new("users-sizes");
+    open_to_all(&pair.daemon_a);
+    let mut attacker = Raw::greet(&pair.daemon_a, ATTACKER);
+    let (Ok(Response::Pd(pd)), Ok(Response::Cq { cq, .. })) = (
+        attacker.ask(&Request::AllocPd),
+        attacker.ask(&Request::CreateCq { depth: 4 }),
+    ) else {
+        panic!("no domain, or no completion queue");
+    };
+    let local = pair.a.address(Family::V4, PORT);
+    let transport = rnic_ipc::control::Transport::Tcp;
+    for huge in [1 << 31, u32::MAX] {
+        let sized = |change: fn(&mut QpAttributes, u32)| match queue_pair(pd, cq, None) {
+            Request::CreateQp(mut attributes) => {
+                change(&mut attributes, huge);
+                Request::CreateQp(attributes)
+            }
+            other => other,
+        };
+        let (depth, max_sge, backlog) = (huge, 1, huge);
+        for (request, limit) in [
+            (sized(|its, huge| its.sq_depth = huge), "queue_depth"),
+            (sized(|its, huge| its.rq_depth = huge), "queue_depth"),
+            (sized(|its, huge| its.max_sge = huge), "sges"),
+            (sized(|its, huge| its.max_inline = huge), "inline_bytes"),
+            (Request::CreateCq { depth }, "cq_depth"),
+            (Request::ResizeCq { cq, depth }, "cq_depth"),
+            (Request::CreateSrq { pd, depth, max_sge }, "queue_depth"),
+            (
+                Request::Listen {
+                    local,
+                    backlog,
+                    transport,
+                },
+                "backlog",
+            ),
+        ] {
+            let refused = attacker.ask(&request).expect_err("it is too much");
+            assert_eq!(refused.code, RefusalCode::Limit, "{request:?}: {refused}");
+            assert!(refused.message.contains(limit), "{request:?}: {refused}");
+        }
+    }
+    let log = pair.daemon_a.log();
+    assert!(!log.contains("memory is short"), "{log}");
+}
+
 /// Whoever runs a daemon can read and write the memory of its clients.
 #[test]
 fn root_is_no_client_of_another_users_daemon_wherever_it_is_named() {

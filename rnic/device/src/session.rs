@@ -157,6 +157,7 @@ impl ClientSession {
             _ => greeted(&turn)?,
         }
         let shared_prm = self.core().shared_prm();
+        self.core().prm().check_limits(self.id(), &request)?;
         let _room = shared_prm.room_for(&request)?;
         self.carry_out(&mut turn, request, fds)
     }

@@ -29,7 +29,7 @@ impl Prm {
         (transport, port): (Transport, u16),
         backlog: u32,
     ) -> Result<ListenGrant, Refusal> {
-        self.check_range("a backlog", backlog, Single::Backlog)?;
+        self.check_backlog(backlog)?;
         if port != 0 {
             self.check_port(client, port)?;
         }
@@ -52,6 +52,10 @@ impl Prm {
             transport,
             backlog,
         })
+    }
+
+    pub(super) fn check_backlog(&mut self, backlog: u32) -> Result<(), Refusal> {
+        self.check_range("a backlog", backlog, Single::Backlog)
     }
 
     /// Whether the listener may be at the port that was found for it.

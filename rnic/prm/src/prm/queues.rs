@@ -23,13 +23,12 @@ impl Prm {
         depth: u32,
         rings: u32,
     ) -> Result<CqGrant, Refusal> {
-        self.check_range("a completion queue", depth, Single::CqDepth)?;
-        // A limit that is no power of two may be passed by rounding; one beyond 2^31 can't.
-        let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
-        let cq = Cq { depth, rings };
-        let amounts = cq.amounts();
-        let further = cq.further_entries();
-        self.check_quota(client, &amounts)?;
+        let cq = Cq {
+            depth: self.check_cq(client, depth)?,
+            rings,
+        };
+        let Cq { depth, .. } = cq;
+        let (amounts, further) = (cq.amounts(), cq.further_entries());
         let id = self
             .cqs
             .insert(client, Phase::Coming, cq)
@@ -41,6 +40,21 @@ impl Prm {
             cq: CqId(id),
             depth,
         })
+    }
+
+    /// That a client may have one more completion queue of this depth: the depth that it gets.
+    pub(super) fn check_cq(&mut self, client: ClientId, depth: u32) -> Result<u32, Refusal> {
+        let depth = self.check_cq_depth(depth)?;
+        let cq = Cq { depth, rings: 1 };
+        self.check_quota(client, &cq.amounts())?;
+        Ok(depth)
+    }
+
+    /// The same of the depth alone.
+    pub(super) fn check_cq_depth(&mut self, depth: u32) -> Result<u32, Refusal> {
+        self.check_range("a completion queue", depth, Single::CqDepth)?;
+        // A limit that is no power of two may be passed by rounding; one beyond 2^31 can't.
+        Ok(depth.checked_next_power_of_two().unwrap_or(1 << 31))
     }
 
     /// The shard has the completion queue.
@@ -66,8 +80,7 @@ impl Prm {
         cq: CqId,
         depth: u32,
     ) -> Result<CqResize, Refusal> {
-        self.check_range("a completion queue", depth, Single::CqDepth)?;
-        let depth = depth.checked_next_power_of_two().unwrap_or(1 << 31);
+        let depth = self.check_cq_depth(depth)?;
         let slot = self
             .cqs
             .live(client, cq.0)
@@ -156,6 +169,34 @@ impl Prm {
         if let Some(srq) = attributes.srq {
             self.check_srq(client, srq, attributes.pd)?;
         }
+        let qp = self.check_qp(client, &attributes)?;
+        let amounts = qp.amounts();
+        let (pd, cqs) = (attributes.pd, [attributes.send_cq, attributes.recv_cq]);
+        let id = self
+            .qps
+            .insert(client, Phase::Coming, qp)
+            .ok_or_else(|| refusal::full(Kind::Qp, self.limits.device.queue_pairs))?;
+        self.charge(client, &amounts);
+        self.use_pd(pd);
+        self.use_of_srq(attributes.srq);
+        for cq in cqs {
+            if let Some(slot) = self.cqs.get_mut(cq.0) {
+                slot.users += 1;
+            }
+        }
+        Ok(QpGrant {
+            client,
+            qp: QpNum(id),
+            attributes,
+        })
+    }
+
+    /// That a client may have one more queue pair with these attributes.
+    pub(super) fn check_qp(
+        &mut self,
+        client: ClientId,
+        attributes: &QpAttributes,
+    ) -> Result<Qp, Refusal> {
         // Without a receive queue of its own one of any depth is asked for.
         let rq_depth = attributes.srq.map_or(attributes.rq_depth, |_| 1);
         for (what, asked, limit) in [
@@ -176,31 +217,13 @@ impl Prm {
                 most.into(),
             ));
         }
-        let slots = self.qp_slots(&attributes)?;
+        let slots = self.qp_slots(attributes)?;
         let qp = Qp {
             attributes: attributes.clone(),
             slots,
         };
-        let amounts = qp.amounts();
-        self.check_quota(client, &amounts)?;
-        let (pd, cqs) = (attributes.pd, [attributes.send_cq, attributes.recv_cq]);
-        let id = self
-            .qps
-            .insert(client, Phase::Coming, qp)
-            .ok_or_else(|| refusal::full(Kind::Qp, self.limits.device.queue_pairs))?;
-        self.charge(client, &amounts);
-        self.use_pd(pd);
-        self.use_of_srq(attributes.srq);
-        for cq in cqs {
-            if let Some(slot) = self.cqs.get_mut(cq.0) {
-                slot.users += 1;
-            }
-        }
-        Ok(QpGrant {
-            client,
-            qp: QpNum(id),
-            attributes,
-        })
+        self.check_quota(client, &qp.amounts())?;
+        Ok(qp)
     }
 
     /// Slots of both queues' rings.

@@ -1,6 +1,7 @@
 //! How much of a ring a work queue takes: what the device will make, and what is charged for it.
 
-use rnic_ipc::control::Refusal;
+use rnic_ipc::control::{Refusal, Request};
+use rnic_ipc::id::ClientId;
 use rnic_ipc::ring::{QpMemory, RING_SLOTS_MAX, slots_for};
 
 use super::Prm;
@@ -19,6 +20,26 @@ pub(super) struct WorkQueue {
 }
 
 impl Prm {
+    /// That what a request asks for is within the limits, before anything is looked for to make it from. That
+    /// its objects are there is checked when it is granted.
+    ///
+    /// # Errors
+    ///
+    /// As of what grants it, for its sizes and numbers: `Malformed`, `Limit`.
+    pub fn check_limits(&mut self, client: ClientId, request: &Request) -> Result<(), Refusal> {
+        match request {
+            Request::CreateCq { depth } => self.check_cq(client, *depth).map(drop),
+            Request::ResizeCq { depth, .. } => self.check_cq_depth(*depth).map(drop),
+            Request::CreateSrq { pd, depth, max_sge } => {
+                let checked = self.check_new_srq(client, *pd, *depth, *max_sge);
+                checked.map(drop)
+            }
+            Request::CreateQp(attributes) => self.check_qp(client, attributes).map(drop),
+            Request::Listen { backlog, .. } => self.check_backlog(*backlog),
+            _ => Ok(()),
+        }
+    }
+
     /// Slots of the ring that the queue gets: a power of two, so up to twice what it needs.
     pub(super) fn check_ring(&mut self, queue: &WorkQueue) -> Result<u64, Refusal> {
         if let Ok(slots) = QpMemory::slots(queue.depth, queue.places) {

@@ -25,17 +25,8 @@ impl Prm {
         max_sge: u32,
     ) -> Result<SrqGrant, Refusal> {
         self.check_pd(client, pd)?;
-        self.check_range("a shared receive queue", depth, Single::QueueDepth)?;
-        self.check_range("a max_sge", max_sge, Single::Sges)?;
-        let slots = self.check_ring(&WorkQueue {
-            what: "a shared receive queue",
-            depth,
-            places: max_sge,
-            because: format!("max_sge {max_sge}"),
-        })?;
-        let srq = Srq { pd, depth, slots };
+        let srq = self.check_new_srq(client, pd, depth, max_sge)?;
         let amounts = srq.amounts();
-        self.check_quota(client, &amounts)?;
         let most = self.limits.device.shared_receive_queues;
         let id = self
             .srqs
@@ -49,6 +40,27 @@ impl Prm {
             depth,
             max_sge,
         })
+    }
+
+    /// That a client may have one more shared receive queue with this depth and max_sge.
+    pub(super) fn check_new_srq(
+        &mut self,
+        client: ClientId,
+        pd: PdId,
+        depth: u32,
+        max_sge: u32,
+    ) -> Result<Srq, Refusal> {
+        self.check_range("a shared receive queue", depth, Single::QueueDepth)?;
+        self.check_range("a max_sge", max_sge, Single::Sges)?;
+        let slots = self.check_ring(&WorkQueue {
+            what: "a shared receive queue",
+            depth,
+            places: max_sge,
+            because: format!("max_sge {max_sge}"),
+        })?;
+        let srq = Srq { pd, depth, slots };
+        self.check_quota(client, &srq.amounts())?;
+        Ok(srq)
     }
 
     /// The shard has the shared receive queue.
