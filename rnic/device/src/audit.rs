@@ -1,7 +1,8 @@
 //! Lines for peers and clients that are refused: who, at what, and why. They have a target of their own, so
 //! that operators find them. The shard bounds those of peers, and the daemon's log those of each kind.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, ListenerId};
@@ -53,6 +54,27 @@ impl Core {
             target: TARGET,
             "peer {remote} is refused at {local}, listener {listener} of client {client}{who}: not in \
              allowed_peers of {whose}{more}"
+        );
+    }
+
+    /// A peer has to wait, because streams of its ended by invalid STags so often.
+    pub(crate) fn log_guesses(
+        &self,
+        client: ClientId,
+        remote: IpAddr,
+        (streams, pause): (u32, Duration),
+        untold: u64,
+    ) {
+        let who = self.client(client).map(|client| client.credentials);
+        let who = who.map(|who| format!(" ({who})")).unwrap_or_default();
+        let more = match untold {
+            0 => String::new(),
+            untold => format!("; {untold} more such pauses are not told"),
+        };
+        log::warn!(
+            target: TARGET,
+            "peer {remote} may not connect to client {client}{who} for {pause:?}: {streams} of its streams \
+             ended by invalid STags, as when they are guessed{more}"
         );
     }
 }

@@ -368,6 +368,13 @@ impl Core {
                 policy,
                 untold,
             } => log_ipsec_refused((local, remote), &policy, untold),
+            ShardEvent::GuessesPaused {
+                client,
+                remote,
+                streams,
+                pause,
+                untold,
+            } => self.log_guesses(client, remote, (streams, pause), untold),
             ShardEvent::ClientFault {
                 client,
                 code,

@@ -572,6 +572,20 @@ pub enum ShardEvent {
         /// Such segments since the last such event that were not told.
         untold: u64,
     },
+    /// Streams of a peer ended by invalid STags so often that its next connection to the client has to wait. Not
+    /// more than a few of them are told in a second.
+    GuessesPaused {
+        /// The client.
+        client: ClientId,
+        /// The peer.
+        remote: IpAddr,
+        /// How many streams did.
+        streams: u32,
+        /// How long it has to wait.
+        pause: Duration,
+        /// Such events since the last one that were not told.
+        untold: u64,
+    },
     /// A client broke the rules of its rings, or took their memory away: its objects are to be taken away.
     ClientFault {
         /// Which.

@@ -57,7 +57,7 @@ use backlog::Backlog;
 use deadlines::Deadlines;
 use guesses::Guesses;
 use ipsec::Ipsec;
-use peer_rules::RefusedPeers;
+use peer_rules::Told;
 use unowned::Unowned;
 
 /// Events that are told without asking for memory, if their owner looks after each poll.
@@ -79,7 +79,8 @@ pub(super) struct Ctl {
     /// Peers that try STags.
     guesses: Guesses,
     /// Peers that may not connect.
-    refused_peers: RefusedPeers,
+    refused_peers: Told,
+    guesses_told: Told,
     /// What may not go in clear.
     ipsec: Ipsec,
     /// Connections that only their peers have, over TCP and over SCTP.
@@ -120,7 +121,8 @@ impl Ctl {
             deadlines: Deadlines::new(limits.all_connections()),
             events: VecDeque::with_capacity(EVENTS),
             guesses: Guesses::new(),
-            refused_peers: RefusedPeers::default(),
+            refused_peers: Told::default(),
+            guesses_told: Told::default(),
             ipsec: Ipsec::default(),
             unowned: [limits.connections, limits.associations].map(Unowned::new),
             connect_times: Histogram::default(),

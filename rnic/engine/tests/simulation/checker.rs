@@ -287,6 +287,7 @@ impl Simulation {
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
             wrong @ (ShardEvent::PeerRefused { .. }
             | ShardEvent::IpsecRefused { .. }
+            | ShardEvent::GuessesPaused { .. }
             | ShardEvent::RegionFault { .. }) => {
                 panic!("node {node}: {wrong:?}")
             }

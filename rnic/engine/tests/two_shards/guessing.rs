@@ -1,8 +1,9 @@
 //! A peer that tries STags until one is valid.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic_engine::command::Command;
+use rnic_engine::command::{Command, ShardEvent};
 use rnic_ipc::control::{Access, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
@@ -10,7 +11,7 @@ use rnic_proto::Stag;
 use userspace_tcp::Event;
 
 use crate::raw::{Duel, fpdu, request, write_fpdu};
-use crate::side::{BASE, PD, SideConfig};
+use crate::side::{BASE, CLIENT, PD, SideConfig};
 
 const UNKNOWN: u32 = 0x1234_5678;
 
@@ -31,6 +32,21 @@ fn guess(duel: &mut Duel, port: u16) {
     duel.side.shard.execute(command, duel.now).unwrap();
 }
 
+/// Pauses that the side told of: of whom, after how many streams, for how long, and how many were not told.
+fn told(duel: &mut Duel) -> Vec<(IpAddr, u32, Duration, u64)> {
+    let pause = |event: ShardEvent| match event {
+        ShardEvent::GuessesPaused {
+            client: CLIENT,
+            remote,
+            streams,
+            pause,
+            untold,
+        } => Some((remote, streams, pause, untold)),
+        _ => None,
+    };
+    duel.side.events.drain(..).filter_map(pause).collect()
+}
+
 #[test]
 fn a_peer_that_tries_stags_has_to_wait_and_no_other_does() {
     let mut duel = Duel::new(SideConfig::default());
@@ -40,6 +56,8 @@ fn a_peer_that_tries_stags_has_to_wait_and_no_other_does() {
         assert_eq!(duel.side.counter("stag_guesses_paused"), 0);
     }
     assert_eq!(duel.side.counter("refused_invalid_stag"), 16);
+    let peer = "198.18.0.9".parse().unwrap();
+    assert_eq!(told(&mut duel), [(peer, 16, Duration::from_millis(100), 0)]);
     duel.connect_from("198.18.0.9:5016");
     assert_eq!(duel.side.counter("stag_guesses_paused"), 1);
     assert!(duel.peer.events.contains(&Event::Reset));
@@ -52,6 +70,7 @@ fn a_peer_that_tries_stags_has_to_wait_and_no_other_does() {
     // After the pause it gets one more, and then has to wait for twice as long.
     duel.run_for(Duration::from_millis(110));
     guess(&mut duel, 5017);
+    assert_eq!(told(&mut duel), [(peer, 17, Duration::from_millis(200), 0)]);
     duel.run_for(Duration::from_millis(190));
     duel.connect_from("198.18.0.9:5018");
     assert_eq!(duel.side.counter("stag_guesses_paused"), 2);

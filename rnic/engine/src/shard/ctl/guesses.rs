@@ -39,6 +39,15 @@ struct Peer {
     last: Instant,
 }
 
+impl Peer {
+    /// How long it has to wait after its last stream, if it has to.
+    fn pause(&self) -> Option<Duration> {
+        let more = self.streams.checked_sub(FREE)?;
+        // 2^7 times the first is beyond the longest.
+        Some((FIRST * (1 << more.min(7))).min(LONGEST))
+    }
+}
+
 impl Guesses {
     pub fn new() -> Self {
         Self {
@@ -46,8 +55,9 @@ impl Guesses {
         }
     }
 
-    /// A stream between these ended by an invalid STag of the peer's.
-    pub fn note(&mut self, peer: (IpAddr, ClientId), now: Instant) {
+    /// A stream between these ended by an invalid STag of the peer's: how many did by now, and the pause that
+    /// begins with it.
+    pub fn note(&mut self, peer: (IpAddr, ClientId), now: Instant) -> Option<(u32, Duration)> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             let quietest = self.peers.iter().min_by_key(|(_, known)| known.last);
             if let Some(pair) = quietest.map(|(pair, _)| *pair) {
@@ -63,6 +73,7 @@ impl Guesses {
         }
         known.streams = known.streams.saturating_add(1);
         known.last = now;
+        Some((known.streams, known.pause()?))
     }
 
     /// The client is gone, and its number may become another's.
@@ -72,14 +83,10 @@ impl Guesses {
 
     /// Whether a connection from this address to this client comes too soon.
     pub fn pauses(&self, peer: (IpAddr, ClientId), now: Instant) -> bool {
-        let Some(known) = self.peers.get(&peer) else {
-            return false;
-        };
-        let Some(more) = known.streams.checked_sub(FREE) else {
-            return false;
-        };
-        // 2^7 times the first is beyond the longest.
-        let pause = (FIRST * (1 << more.min(7))).min(LONGEST);
-        now.saturating_duration_since(known.last) < pause
+        let known = self.peers.get(&peer);
+        known.is_some_and(|known| {
+            let passed = now.saturating_duration_since(known.last);
+            known.pause().is_some_and(|pause| passed < pause)
+        })
     }
 }

@@ -11,7 +11,7 @@ use userspace_net::{ConnId, Endpoint, FourTuple};
 
 use crate::command::{CommandError, ShardEvent};
 use crate::shard::ctl::Ctl;
-use crate::shard::ctl::peer_rules::RefusedPeers;
+use crate::shard::ctl::peer_rules::Told;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 
@@ -19,7 +19,7 @@ use crate::shard::tx::Tx;
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Ipsec {
     policies: IpsecPolicies,
-    dropped: RefusedPeers,
+    dropped: Told,
 }
 
 impl Ipsec {

@@ -4,12 +4,16 @@
 //! The caller of a queue pair handles these requests at once, or leaves the queue pair in
 //! [`Datapath::pending_updates`].
 
+use std::net::IpAddr;
+
 use rnic_ipc::control::{DisconnectReason, RefusalCode};
-use rnic_ipc::id::QpNum;
+use rnic_ipc::id::{ClientId, QpNum};
 use rnic_proto::rdmap::{RdmapError, TerminateError};
 use rnic_xsk::Port;
+use userspace_net::Instant;
 use userspace_tcp::ConnId;
 
+use crate::command::ShardEvent;
 use crate::conn::Conn;
 use crate::qp::CloseKind;
 use crate::shard::ctl::Ctl;
@@ -40,6 +44,22 @@ impl Ctl {
         }
     }
 
+    /// A stream of this peer's ended by an invalid STag: a pause that begins with it is told.
+    fn note_guess(&mut self, remote: IpAddr, client: ClientId, now: Instant) {
+        let Some((streams, pause)) = self.guesses.note((remote, client), now) else {
+            return;
+        };
+        if let Some(untold) = self.guesses_told.tell(now) {
+            self.events.push_back(ShardEvent::GuessesPaused {
+                client,
+                remote,
+                streams,
+                pause,
+                untold,
+            });
+        }
+    }
+
     /// Looks what a queue pair asks for after it was called.
     pub(in crate::shard) fn update_qp<P: Port>(
         &mut self,
@@ -58,7 +78,7 @@ impl Ctl {
         let terminating = slot.qp.state() == rnic_ipc::control::QpState::Terminate;
         if let Some(id) = conn {
             if guessed && let Some(conn) = dp.conns.get(id) {
-                self.guesses.note((dp.peer_host(conn), client), dp.now);
+                self.note_guess(dp.peer_host(conn), client, dp.now);
             }
             match close {
                 Some(CloseKind::Graceful) => self.close(dp, id, DisconnectReason::Graceful),

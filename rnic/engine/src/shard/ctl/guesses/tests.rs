@@ -19,12 +19,14 @@ fn mistakes_cost_nothing_and_guesses_more_and_more() {
     let mut guesses = Guesses::new();
     let (peer, other) = (address(1), address(2));
     for _ in 1..FREE {
-        guesses.note(peer, after(0));
+        assert_eq!(guesses.note(peer, after(0)), None);
         assert!(!guesses.pauses(peer, after(0)));
     }
     let mut now = 0;
     for pause in [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
-        guesses.note(peer, after(now));
+        let noted = guesses.note(peer, after(now));
+        let begun = noted.map(|(_, pause)| pause);
+        assert_eq!(begun, Some(Duration::from_millis(pause)));
         assert!(guesses.pauses(peer, after(now + pause - 1)), "{pause}");
         assert!(!guesses.pauses(peer, after(now + pause)), "{pause}");
         assert!(!guesses.pauses(other, after(now)));
