@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Host, INTERFACE, Lab, LinkOptions, Process, Signal};
@@ -165,8 +165,18 @@ fn the_programs_exit_status_and_its_signal_are_passed_on() {
         let done = bench.shell(line).run();
         assert_eq!(done.status.code(), Some(status), "{line}: {done}");
     }
-    let missing = bench.run(&["--loopback", "/nonexistent/program"]).run();
-    assert_eq!(missing.status.code(), Some(127), "{missing}");
+    let no_program = bench.programs.to_str().expect("a path of ASCII letters");
+    for (arguments, status) in [
+        (&["--loopback", "/nonexistent/program"][..], 127),
+        (&["--loopback", no_program], 126),
+        (&["--loopback", "--no-such-option"], 125),
+        (&["--loopback"], 125),
+        (&["--verbs-dir", "/nonexistent", "true"], 125),
+        (&["--help"], 0),
+    ] {
+        let done = bench.run(arguments).run();
+        assert_eq!(done.status.code(), Some(status), "{arguments:?}: {done}");
+    }
     bench.assert_nothing_is_left();
 }
 
@@ -252,9 +262,42 @@ fn a_private_daemon_that_does_not_start_is_told_with_its_log() {
 fn the_verbs_libraries_beside_rnic_run_are_in_front_of_others() {
     let bench = Bench::new("run-verbs");
     let line = "echo $LD_LIBRARY_PATH";
-    assert_eq!(bench.shell(line).run().success().stdout.trim(), "");
+    let without = bench.shell(line).run().success();
+    assert_eq!(without.stdout.trim(), "");
+    for words in ["libibverbs.so.1 of this RNIC is not in", "--verbs-dir"] {
+        assert!(without.stderr.contains(words), "{without}");
+    }
     bench.install("libibverbs.so.1", "");
-    let found = bench.shell(line).run().success().stdout;
+    let found = bench.shell(line).run().success();
     let programs = bench.programs.canonicalize().expect("it is there");
-    assert_eq!(Path::new(found.trim()), programs);
+    assert_eq!(Path::new(found.stdout.trim()), programs);
+    assert!(!found.stderr.contains("libibverbs"), "{found}");
+}
+
+/// Nobody is there to be protected: 3000 connections in turn need some 50,000 requests.
+#[test]
+fn a_private_daemon_has_no_limits_for_users_and_says_that_it_is_private() {
+    const REQUESTS: u32 = 20_000;
+    let bench = Bench::new("run-limits");
+    let mut process = started(bench.shell("echo $RNIC_SOCKET; echo there; exec sleep 60"));
+    let socket = process.stdout();
+    let socket = Path::new(socket.lines().next().expect("the socket's path"));
+    let told = process.stderr();
+    assert!(told.contains("private RNIC daemon"), "{told}");
+    let context = rnic::Context::open(socket).expect("the daemon serves");
+    let begun = Instant::now();
+    for _ in 0..REQUESTS {
+        let _ = context.device_info().expect("it answers");
+    }
+    // By `requests_per_second` of a daemon of many users it takes nine seconds.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    // More than a user's or a client's share of another daemon.
+    let domains = (0..3000).map(|_| rnic::ProtectionDomain::alloc(&context));
+    let domains: Result<Vec<_>, _> = domains.collect();
+    let _domains = domains.expect("all that tables are made for");
+    process.signal(Signal::TERM);
+    let ended = wait::until("the session ends", LIMIT, || context.device_info().err());
+    assert!(!ended.to_string().contains("again"), "{ended}");
+    bench.assert_nothing_is_left();
 }

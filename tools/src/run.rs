@@ -117,6 +117,13 @@ impl Run {
         if let Some(verbs) = search::verbs_directory(&own, self.verbs.as_deref())? {
             let rest = std::env::var_os(LIBRARY_VARIABLE);
             command.env(LIBRARY_VARIABLE, search::in_front(&verbs, rest));
+        } else {
+            crate::errln!(
+                "rnic-run: {} of this RNIC is not in {}: programs of the verbs find the host's, which knows no \
+                 RNIC; install rnic-verbs, or name its directory with --verbs-dir",
+                search::VERBS_LIBRARY,
+                show(&search::verbs_places(&own))
+            );
         }
         if let Some(daemon) = daemon {
             command.env(SOCKET_VARIABLE, daemon.socket());
@@ -146,6 +153,11 @@ impl Run {
         // Before the keeper starts, so that a signal finds somebody who ends it in order.
         let signals = Signals::block().map_err(host("signalfd"))?;
         let keeper = Keeper::start(rnicd)?;
+        crate::errln!(
+            "rnic-run: a private RNIC daemon, at {}: it connects this program and what it starts, and nobody \
+             else, nor another rnic-run's",
+            keeper.socket().display()
+        );
         command.env(SOCKET_VARIABLE, keeper.socket());
         if let Some(signal) = signals.ended_early().map_err(host("signalfd"))? {
             return Ok(signal_status(signal));

@@ -109,6 +109,10 @@ impl Settings {
         settings.user = cli.user;
         for device in &mut settings.devices {
             device.administrators.uid = cli.user.map_or(device.administrators.uid, |user| user.uid);
+            if cli.private {
+                device.administrators.private = true;
+                device.limits = Limits::of_one_user();
+            }
         }
         Ok(settings)
     }

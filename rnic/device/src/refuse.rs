@@ -14,7 +14,7 @@ const MESSAGE_MAX: usize = CONTROL_MESSAGE_MAX / 2;
 pub(crate) fn shutting_down() -> Refusal {
     refusal(
         RefusalCode::ShuttingDown,
-        "the RNIC is shutting down: connect again when it has started anew",
+        "the RNIC is shutting down: its daemon was told to end, as that of rnic-run is with its program",
     )
 }
 

@@ -12,7 +12,7 @@ use rnic_net::AllowList;
 
 use crate::peers::ListenerPeers;
 use crate::refusal;
-use crate::users::Users;
+use crate::users::{PortRanges, UserLimits, Users};
 
 /// All limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +173,35 @@ impl Default for Limits {
             backlog: 1024,
             interface_peers: HashMap::new(),
             listener_peers: Vec::new(),
+        }
+    }
+}
+
+impl Limits {
+    /// For one user alone, from whom nobody is to be protected: everything that tables are made for, at any
+    /// rate, and as much memory as the host gives.
+    #[must_use]
+    pub fn of_one_user() -> Self {
+        let mut all = Quota::DEVICE;
+        all.set(Resource::RegisteredBytes, Resource::RegisteredBytes.most());
+        let limits = Self::default();
+        let user = UserLimits {
+            clients: limits.clients,
+            quota: all.clone(),
+            listen_ports: PortRanges::all(),
+            connects_per_second: u32::MAX,
+            requests_per_second: u32::MAX,
+            allowed_peers: None,
+        };
+        Self {
+            per_client: all.clone(),
+            users: Users {
+                others: user,
+                by_uid: HashMap::new(),
+                by_gid: HashMap::new(),
+            },
+            device: all,
+            ..limits
         }
     }
 }

@@ -137,7 +137,7 @@ impl Private {
         let log = File::create(directory.path().join("log")).map_err(failed("its log"))?;
         let errors = log.try_clone().map_err(failed("its log"))?;
         let daemon = start::command(rnicd.as_os_str())
-            .arg("--loopback")
+            .args(["--loopback", "--private"])
             .arg("--socket")
             .arg(directory.path().join(SOCKET_NAME))
             .stdin(Stdio::null())

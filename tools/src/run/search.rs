@@ -39,10 +39,15 @@ pub fn verbs_directory(own: &Path, named: Option<&Path>) -> Result<Option<PathBu
         Some(named) if has_it(&named) => Ok(Some(absolute(named))),
         Some(path) => Err(RunError::NoVerbs { path }),
         None => {
-            let places = [own.join("../lib/rnic"), own.to_path_buf()];
-            Ok(places.into_iter().find(has_it).map(absolute))
+            let found = verbs_places(own).into_iter().find(has_it);
+            Ok(found.map(absolute))
         }
     }
+}
+
+/// Where the verbs library is looked for when nobody names its directory.
+pub fn verbs_places(own: &Path) -> [PathBuf; 2] {
+    [own.join("../lib/rnic"), own.to_path_buf()]
 }
 
 /// The program may change its working directory.

@@ -15,7 +15,8 @@ use rnic_tools::run::{Run, keeper, start};
 ///
 /// If an RNIC daemon answers ($RNIC_SOCKET, $XDG_RUNTIME_DIR/rnicd.sock, /run/rnicd/rnicd.sock), the program
 /// uses it. If none does, a private daemon is started, which connects the program and all that it starts to
-/// each other and to nobody else. It needs no privilege and no interface, and it ends with the program.
+/// each other and to nobody else. It needs no privilege and no interface, and it ends with the program. That it is
+/// private is said on standard error, since programs of another rnic-run do not reach it.
 ///
 /// The exit status is the program's, 128 and the signal's number if a signal ended it, 127 if it was not
 /// found, 126 if it could not be run, and 125 if rnic-run itself failed.
@@ -34,6 +35,9 @@ struct Cli {
     command: Vec<OsString>,
 }
 
+/// The exit status of `rnic-run`'s own failures, also of wrong arguments.
+const EXIT_FAILED: u8 = 125;
+
 fn main() -> ExitCode {
     // What rnic-run starts of itself.
     let mut arguments = std::env::args_os().skip(1);
@@ -44,7 +48,17 @@ fn main() -> ExitCode {
     if first == start::OPTION {
         return start::start(arguments.next().unwrap_or_default(), arguments);
     }
-    let mut cli = Cli::parse();
+    let mut cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => {
+            // Nobody may read it.
+            let _ = asked.print();
+            return ExitCode::from(match asked.use_stderr() {
+                true => EXIT_FAILED,
+                false => 0,
+            });
+        }
+    };
     let arguments = cli.command.split_off(1);
     let run = Run {
         program: cli.command.remove(0),
