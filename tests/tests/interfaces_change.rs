@@ -405,6 +405,25 @@ fn an_interface_that_is_opened_later_or_again_is_joined_with_the_others() {
     let _ = bench.daemon.stop();
 }
 
+/// The tables of a device go back to the host with it, and those of the next take no pages that nobody uses.
+#[test]
+fn an_interface_that_is_opened_again_takes_no_more_memory_than_before() {
+    const MORE: u64 = 24 << 20;
+    let bench = Bench::new("memory-again", &[FORKS[0]]);
+    let before = bench.daemon.resident_bytes();
+    for _ in 0..6 {
+        let _ = bench.rnicctl(&["reopen", FORKS[0]]).run().success();
+    }
+    let _context = bench.open(FORKS[0]).expect("it is open");
+    let after = bench.daemon.resident_bytes();
+    println!("{before} bytes before, {after} after");
+    assert!(
+        after < before + MORE,
+        "{before} bytes before, {after} after"
+    );
+    let _ = bench.daemon.stop();
+}
+
 /// Connections have time to end, and what would begin meanwhile is told why it can't.
 #[test]
 fn what_would_begin_at_an_interface_that_is_about_to_close_is_told_why() {

@@ -95,6 +95,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
         })?;
     }
     rnic_ipc::shm::contain_faults().map_err(ServeError::Faults)?;
+    heap::map_large_blocks();
     if !heap::keep_reserves() {
         log::warn!("the host has no memory for the daemon's reserve: clients are refused");
     }

@@ -40,6 +40,10 @@ pub const STACK: usize = 2 << 20;
 /// and ends the process when it can't; others' heaps may grow meanwhile.
 const BESIDE_STACK: usize = 1 << 20;
 
+/// The least size of a block that the allocator maps by itself.
+#[cfg(target_env = "gnu")]
+const MAPPED: i32 = 1 << 20;
+
 /// The state: none is wanted in this process ...
 const UNWANTED: usize = 0;
 /// ... it was given back ...
@@ -118,6 +122,19 @@ fn end_process(size: usize) -> ! {
     // Nobody is left to be told that stderr is closed.
     let _ = rustix::io::write(rustix::stdio::stderr(), said);
     std::process::abort();
+}
+
+/// Has large blocks, which are tables of a device, mapped each by itself, and unmapped when they are freed.
+///
+/// glibc raises the size from which it does so to that of the largest block that was ever freed. Tables of a
+/// device that is opened again then come from its heaps: cleared, so that all their pages are there, and in the
+/// way of each other. To be called before blocks are freed.
+pub fn map_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it changes how glibc gets memory for blocks to come, and may be called at any time.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, MAPPED);
+    }
 }
 
 /// Takes the reserves that this process does not have; whether it has both now. Waits while a thread
