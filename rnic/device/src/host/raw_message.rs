@@ -38,7 +38,7 @@ impl NetlinkDeserializable for RawMessage {
 }
 
 impl RawMessage {
-    /// A message of this kind and so many bytes of 0.
+    /// A message of type `kind`, with so many bytes of 0.
     pub(super) fn zeroed(kind: u16, len: usize) -> Self {
         Self {
             kind,
