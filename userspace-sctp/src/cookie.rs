@@ -91,7 +91,7 @@ const KEY_LIFE: Duration = Duration::from_secs(3600);
 /// What makes cookies ours. Stacks that share it, and the clock, take each other's cookies.
 ///
 /// Each hour of the clock has a key of its own. A cookie names its hour by its time, so nothing has to be kept or
-/// renewed, and stacks agree on the key without a word.
+/// renewed, and stacks agree on the key by the clock alone.
 #[derive(Debug, Clone)]
 pub struct Secret {
     root: [u8; 16],

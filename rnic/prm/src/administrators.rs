@@ -17,7 +17,11 @@ pub struct Administrators {
 impl Administrators {
     /// Whether this client is one of them.
     pub fn include(&self, client: &Credentials) -> bool {
-        let is_own = client.uid == self.uid && (self.uid != 0 || self.private);
-        client.superuser || is_own || self.gid == Some(client.gid)
+        client.superuser || self.are_own(client) || self.gid == Some(client.gid)
+    }
+
+    /// Whether this client is the daemon's own user, who could stop it without the RNIC.
+    pub(crate) fn are_own(&self, client: &Credentials) -> bool {
+        client.uid == self.uid && (self.uid != 0 || self.private || client.superuser)
     }
 }

@@ -187,6 +187,7 @@ impl Limits {
         let limits = Self::default();
         let user = UserLimits {
             clients: limits.clients,
+            own_remote_regions: all.remote_regions,
             quota: all.clone(),
             listen_ports: PortRanges::all(),
             connects_per_second: u32::MAX,

@@ -295,7 +295,7 @@ impl Prm {
         } = &slot.object;
         let of_user = self.users.get(&credentials.uid).map(|user| &user.usage);
         let user_limits = self.limits.users.of(*credentials);
-        let is_own = credentials.uid == self.administrators.uid;
+        let is_own = self.administrators.are_own(credentials);
         for &(resource, amount) in amounts {
             let mut checked = usage
                 .check((quota.get(resource), 0), "this client's", resource, amount)

@@ -280,9 +280,9 @@ fn a_first_message_that_is_no_initiate_is_answered_by_a_terminate() {
     }
 }
 
-/// RFC 6581 sections 9.1 and 9.2, over SCTP as over TCP: an Accept with depths or an indication that nobody can live
-/// with is answered by an RDMAP Terminate, which says why, and the session's own. Any other that does not fit has the
-/// session's alone.
+/// RFC 6581 sections 9.1 and 9.2, over SCTP as over TCP. An Accept with depths or an indication that nobody can live
+/// with is answered by an RDMAP Terminate, which says why, and by the session's own. Any other that does not fit has
+/// the session's alone.
 #[test]
 fn an_accept_that_we_cannot_live_with_is_answered_by_both_terminates() {
     let cases: [(u16, &[u8], Option<u16>); 4] = [

@@ -333,7 +333,12 @@ fn rings_of_further_shards_are_known_and_count_against_no_limit() {
 fn memory_in_no_memfd_is_for_the_daemon_s_own_user_and_for_whom_it_is_allowed() {
     let client_of = |prm: &mut Prm, uid, gid| {
         let client = *prm
-            .add_client(Credentials { uid, gid, pid: 1 })
+            .add_client(Credentials {
+                uid,
+                gid,
+                pid: 1,
+                superuser: false,
+            })
             .unwrap()
             .client();
         let pd = prm.alloc_pd(client).unwrap();
@@ -357,6 +362,7 @@ fn memory_in_no_memfd_is_for_the_daemon_s_own_user_and_for_whom_it_is_allowed() 
     let administrators = Administrators {
         uid: OWN,
         gid: Some(55),
+        private: false,
     };
     let mut prm = Prm::new(limits).with_administrators(administrators);
     for (uid, gid, most) in [
