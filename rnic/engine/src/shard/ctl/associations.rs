@@ -23,6 +23,7 @@ use crate::shard::ctl::session::is_asking;
 use crate::shard::datapath::Datapath;
 use crate::shard::sctp::{Again, Association, StreamSession, ends, tuple};
 use crate::shard::tx::Tx;
+use crate::shard::tx::ways_back::WayBack;
 
 /// The ends of a connection, how frames get to the peer, and the port that they go by.
 type Way = (FourTuple, Path, usize);
@@ -334,7 +335,10 @@ impl Ctl {
         };
         let tuple = tuple(&agreed.ends);
         // The cookie may have come from another address than the INIT.
-        let (path, port) = tx.link.ways_back.find(&tuple).unwrap_or((path, port));
+        let (path, port) = match tx.link.ways_back.find(&tuple) {
+            Some(WayBack::Open(path, port)) => (path, port),
+            Some(WayBack::Forbidden) | None => (path, port),
+        };
         let association = dp.sctp.sessions.associate(assoc);
         association.local = Some(tuple.local);
         association.streams = streams(agreed);
@@ -367,17 +371,17 @@ impl Ctl {
         agreed: &Agreed,
         way: Option<(&Path, usize)>,
     ) {
-        for id in dp.sctp.sessions.on(assoc) {
-            let message = "the peer's host has started anew, and knows nothing of the session";
-            self.gone(
-                dp,
-                tx,
-                id,
-                DisconnectReason::Reset,
-                Some(message.to_owned()),
-            );
-        }
         let carrier = dp.sctp.sessions.carrier(assoc);
+        let message = "the peer's host has started anew, and knows nothing of the session";
+        let (reason, message) = (DisconnectReason::Reset, Some(message.to_owned()));
+        let local = (Transport::Sctp, agreed.ends.local);
+        if !self.listening.contains_key(&local) {
+            // We began it, and there is nobody who could take a session.
+            return self.abort(dp, tx, carrier, reason, message);
+        }
+        for id in dp.sctp.sessions.on(assoc) {
+            self.gone(dp, tx, id, reason, message.clone());
+        }
         self.forget(dp, tx, carrier);
         self.associated(dp, tx, assoc, agreed, way);
     }

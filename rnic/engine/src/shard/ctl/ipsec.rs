@@ -108,7 +108,7 @@ impl Ctl {
             return;
         }
         let ipsec = &self.ipsec;
-        tx.link.ways_back.forget(|tuple, port| {
+        tx.link.ways_back.forbid(|tuple, port| {
             dp.is_of_interface(port)
                 && [Transport::Tcp, Transport::Sctp]
                     .iter()
@@ -120,7 +120,7 @@ impl Ctl {
     }
 
     /// Ends a connection that may not go in clear (any more). Nothing of it is sent, not even a reset: a connection that
-    /// is gone leaves no way to its peer that is [forbidden](Self::may_be_told).
+    /// is gone leaves a way to its peer that is [forbidden](Self::may_be_told).
     pub(super) fn end_if_forbidden<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,

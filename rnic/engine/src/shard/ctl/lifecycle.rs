@@ -19,6 +19,7 @@ use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
 use crate::shard::llp::Aborted;
 use crate::shard::tx::Tx;
+use crate::shard::tx::ways_back::WayBack;
 
 impl Ctl {
     /// Takes up a connection that TCP has. What stood in its slot gave way to it: it was half-open
@@ -450,11 +451,14 @@ impl Ctl {
     fn remember_ways<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx, conn: &Conn) {
         let transport = dp.transport(conn.id);
         for (tuple, path) in conn.ways() {
-            if let Some(path) = path
-                && self.may_be_told(dp, transport, (&tuple, conn.port()))
-            {
-                tx.link.ways_back.remember(tuple, path, conn.port());
-            }
+            let Some(path) = path else {
+                continue;
+            };
+            let way = match self.may_be_told(dp, transport, (&tuple, conn.port())) {
+                true => WayBack::Open(path, conn.port()),
+                false => WayBack::Forbidden,
+            };
+            tx.link.ways_back.remember(tuple, way);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::qp::CrcVerified;
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
+use crate::shard::tx::ways_back::WayBack;
 
 /// The clock during a batch of one frame: read only if a connection asks for it. Delivery does not wait for
 /// the clock, and the segment's RTT is sampled in the next poll, with the deferred work.
@@ -199,7 +200,7 @@ impl Delivery {
                     conn.came_from(port);
                 }
             }
-            None => tx.link.ways_back.remember(tuple, path, port),
+            None => tx.link.ways_back.remember(tuple, WayBack::Open(path, port)),
         }
         // The ACK that completes a passive open may carry bytes, so the event that introduces the connection
         // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is told of it

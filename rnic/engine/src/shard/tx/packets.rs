@@ -9,6 +9,7 @@ use crate::shard::datapath::Datapath;
 use crate::shard::sctp::tuple;
 use crate::shard::tx::Tx;
 use crate::shard::tx::link::OversizedPacket;
+use crate::shard::tx::ways_back::WayBack;
 
 /// How a packet gets to the peer.
 enum Way {
@@ -16,6 +17,8 @@ enum Way {
     Known(Path, usize),
     /// The way to this address of the association's peer was asked for.
     NotYet,
+    /// The host's IPsec forbids it in clear.
+    Forbidden,
     /// There is no association, and no way back is remembered.
     Unknown,
 }
@@ -58,6 +61,7 @@ impl Tx {
             way => {
                 match way {
                     Way::NotYet => dp.counters.no_path += 1,
+                    Way::Forbidden => dp.counters.ipsec_dropped += 1,
                     _ => dp.counters.unsendable += 1,
                 }
                 dp.frames.pool.free(frame);
@@ -107,7 +111,8 @@ impl Tx {
                 None => Way::NotYet,
             },
             None => match self.link.ways_back.find(&tuple(&packet.ends)) {
-                Some((path, port)) => Way::Known(path, port),
+                Some(WayBack::Open(path, port)) => Way::Known(path, port),
+                Some(WayBack::Forbidden) => Way::Forbidden,
                 None => Way::Unknown,
             },
         }

@@ -10,6 +10,7 @@ use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 use crate::shard::tx::header_cache::Burst;
 use crate::shard::tx::link::OversizedPacket;
+use crate::shard::tx::ways_back::WayBack;
 
 /// What goes in front of a payload. Looked at where it is: it is long, and just made.
 #[derive(Debug)]
@@ -195,7 +196,14 @@ impl Tx {
             Some(conn) => Some((&conn.path, conn.port())),
             None => {
                 back = self.link.ways_back.find(&tuple);
-                back.as_ref().map(|(path, port)| (path, *port))
+                match &back {
+                    Some(WayBack::Open(path, port)) => Some((path, *port)),
+                    Some(WayBack::Forbidden) => {
+                        dp.counters.ipsec_dropped += 1;
+                        return dp.give_back(frame, owner);
+                    }
+                    None => None,
+                }
             }
         };
         let Some((path, port)) = way else {

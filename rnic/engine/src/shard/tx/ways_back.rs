@@ -9,10 +9,19 @@ use userspace_net::FourTuple;
 /// Most that strangers cause between two transmissions: so many of their answers TCP and SCTP keep.
 const STRANGERS: usize = 256;
 
+/// How frames get back to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) enum WayBack {
+    /// By this path and port.
+    Open(Path, usize),
+    /// Not at all: the host's IPsec forbids it in clear.
+    Forbidden,
+}
+
 /// As many as may be needed at once: one for each connection that may end, and [`STRANGERS`].
 #[derive(Debug)]
 pub(in crate::shard) struct WaysBack {
-    by_flow: HashMap<FourTuple, (Path, usize)>,
+    by_flow: HashMap<FourTuple, WayBack>,
     /// The oldest first.
     order: VecDeque<FourTuple>,
     most: usize,
@@ -28,9 +37,9 @@ impl WaysBack {
         }
     }
 
-    /// Frames to this flow's remote end go by this path and port. The oldest way is forgotten if need be.
-    pub fn remember(&mut self, tuple: FourTuple, path: Path, port: usize) {
-        if self.by_flow.insert(tuple, (path, port)).is_some() {
+    /// Frames to this flow's remote end go by this way. The oldest way is forgotten if need be.
+    pub fn remember(&mut self, tuple: FourTuple, way: WayBack) {
+        if self.by_flow.insert(tuple, way).is_some() {
             return;
         }
         self.order.push_back(tuple);
@@ -41,14 +50,17 @@ impl WaysBack {
         }
     }
 
-    /// Forgets the ways for which this holds.
-    pub fn forget(&mut self, holds: impl Fn(&FourTuple, usize) -> bool) {
-        self.by_flow.retain(|tuple, (_, port)| !holds(tuple, *port));
-        self.order.retain(|tuple| self.by_flow.contains_key(tuple));
+    /// Closes the ways for which this holds.
+    pub fn forbid(&mut self, holds: impl Fn(&FourTuple, usize) -> bool) {
+        for (tuple, way) in &mut self.by_flow {
+            if matches!(way, WayBack::Open(_, port) if holds(tuple, *port)) {
+                *way = WayBack::Forbidden;
+            }
+        }
     }
 
     /// How they go, if that is remembered.
-    pub fn find(&self, tuple: &FourTuple) -> Option<(Path, usize)> {
+    pub fn find(&self, tuple: &FourTuple) -> Option<WayBack> {
         self.by_flow.get(tuple).copied()
     }
 }
@@ -77,11 +89,11 @@ mod tests {
         let mut ways = WaysBack::new(10);
         let most = 10 + STRANGERS as u16;
         for port in 1..=most {
-            ways.remember(flow(port), path(1500), 0);
+            ways.remember(flow(port), WayBack::Open(path(1500), 0));
         }
-        ways.remember(flow(1), path(9000), 1);
-        assert_eq!(ways.find(&flow(1)), Some((path(9000), 1)));
-        ways.remember(flow(most + 1), path(1500), 0);
+        ways.remember(flow(1), WayBack::Open(path(9000), 1));
+        assert_eq!(ways.find(&flow(1)), Some(WayBack::Open(path(9000), 1)));
+        ways.remember(flow(most + 1), WayBack::Open(path(1500), 0));
         assert_eq!(ways.find(&flow(1)), None);
         assert!(ways.find(&flow(2)).is_some());
         assert_eq!(ways.by_flow.len(), usize::from(most));
