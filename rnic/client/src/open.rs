@@ -39,7 +39,9 @@ impl Context {
 
     /// The device that the environment's `RNIC_DEVICE` names, by its interface or an address of it.
     pub fn default_device() -> Option<DeviceName> {
-        let name = std::env::var("RNIC_DEVICE").ok()?;
+        let name = rnic_ipc::find::variable("RNIC_DEVICE")?
+            .into_string()
+            .ok()?;
         let Ok(name) = name.parse();
         Some(name)
     }

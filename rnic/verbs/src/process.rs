@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rnic::find::variable;
 use rnic::{Context, Daemon, DeviceName, Transport};
 use rustix::io::Errno;
 
@@ -68,8 +69,9 @@ impl Process {
 
     fn begin(before: *mut Self) -> &'static Self {
         crate::logger::install();
-        let way = match std::env::var("RNIC_EMBEDDED") {
-            Ok(interface) if !interface.is_empty() => Way::Embedded(interface),
+        let embedded = variable("RNIC_EMBEDDED").and_then(|name| name.into_string().ok());
+        let way = match embedded {
+            Some(interface) if !interface.is_empty() => Way::Embedded(interface),
             _ => Way::Daemon,
         };
         let own = Box::leak(Box::new(Self {
@@ -91,12 +93,13 @@ impl Process {
 
     /// What DDP goes over, for programs that know of no choice: `RNIC_TRANSPORT`.
     pub(crate) fn transport() -> Outcome<Transport> {
-        match std::env::var("RNIC_TRANSPORT").as_deref() {
-            Err(std::env::VarError::NotPresent) | Ok("" | "tcp") => Ok(Transport::Tcp),
-            Ok("sctp") => Ok(Transport::Sctp),
-            other => Err(Fail::of(
+        let wanted = variable("RNIC_TRANSPORT").unwrap_or_default();
+        match wanted.to_str() {
+            Some("" | "tcp") => Ok(Transport::Tcp),
+            Some("sctp") => Ok(Transport::Sctp),
+            _ => Err(Fail::of(
                 Errno::INVAL,
-                format!("RNIC_TRANSPORT is {other:?}; tcp and sctp are known"),
+                format!("RNIC_TRANSPORT is {wanted:?}; tcp and sctp are known"),
             )),
         }
     }
