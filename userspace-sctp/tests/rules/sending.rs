@@ -207,7 +207,7 @@ fn probes_back_off_while_the_window_stays_closed() {
     for probe in 12..21 {
         assert_eq!(next(&mut script), (gap, vec![probe]));
         gap = (gap * 2).min(60);
-        script.sack(u32::from(probe) + 1, 0, &[]);
+        script.sack(probe + 1, 0, &[]);
     }
     assert!(script.info(id).cwnd >= cwnd.min(4380));
     script.sack(21, WINDOW, &[]);
