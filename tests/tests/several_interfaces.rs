@@ -153,7 +153,7 @@ fn one_program_uses_both_interfaces_at_once() {
     }
     // What one device's client has means nothing to another's.
     let cq = QueuePair::create(&astray.pd, &b.cq, &b.cq, QpConfig::default());
-    assert!(matches!(cq, Err(Error::Refused(_))), "{cq:?}");
+    assert!(matches!(cq, Err(Error::WrongContext { .. })), "{cq:?}");
 
     let shown = fork.rnicctl(&["connections"]);
     let mut interfaces: Vec<_> = shown.as_array().expect("a list").iter().collect();
