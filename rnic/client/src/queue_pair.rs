@@ -1,13 +1,12 @@
 //! Queue pairs: posting work, and their connections.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    DisconnectReason, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
-    Transport,
+    DisconnectReason, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -21,110 +20,13 @@ use crate::events::{ConnectionEvent, Established, QpBox};
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
 use crate::remote_memory::RemoteMemory;
-use crate::setters::setters;
 use crate::shared::SharedReceiveQueue;
 use crate::wait::{Deadline, lock};
 use crate::work::{WorkRequest, full_if_none, push_all, push_batch};
 
-/// How large a queue pair is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QpConfig {
-    /// Work requests that may be outstanding on the send queue.
-    pub sq_depth: u32,
-    /// Work requests that may be outstanding on the receive queue.
-    pub rq_depth: u32,
-    /// Elements that a work request may have, at most [`MAX_SGE`].
-    pub max_sge: u32,
-    /// Bytes that a Send or RDMA Write may carry itself ([`WorkRequest::inline`]), at most the
-    /// device's `max_inline`; 0 for none.
-    pub max_inline: u32,
-    /// Completions for every send-queue work request, not only the signalled ones.
-    pub signal_all: bool,
-    /// Sends may be posted before a connection is begun, and wait for it. Without it they are refused
-    /// ([`Error::NotConnected`]): most often they are a mistake.
-    pub early_sends: bool,
-}
+mod options;
 
-impl Default for QpConfig {
-    fn default() -> Self {
-        Self {
-            sq_depth: 128,
-            rq_depth: 128,
-            max_sge: 4,
-            max_inline: 64,
-            signal_all: false,
-            early_sends: false,
-        }
-    }
-}
-
-setters! {
-    QpConfig {
-        sq_depth: u32,
-        rq_depth: u32,
-        max_sge: u32,
-        max_inline: u32,
-        signal_all: bool,
-        early_sends: bool,
-    }
-}
-
-/// How to connect.
-///
-/// ```
-/// use rnic::ConnectOptions;
-///
-/// let options = ConnectOptions::default().private_data(b"hello").local_port(7000);
-/// assert_eq!((&options.private_data[..], options.local_port), (&b"hello"[..], 7000));
-/// ```
-///
-/// Versions to come may have more fields, so no other crate writes one as a literal:
-///
-/// ```compile_fail,E0639
-/// let options = rnic::ConnectOptions { local_port: 7000, ..Default::default() };
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConnectOptions {
-    /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
-    pub private_data: Vec<u8>,
-    /// What DDP goes over: that of the peer's listener.
-    pub transport: Transport,
-    /// What to ask of the peer in the start-up.
-    pub mpa: MpaOptions,
-    /// The local address, when the route's own choice isn't wanted.
-    pub local: Option<IpAddr>,
-    /// The local port, which nothing may use yet, not even the last state of an earlier connection
-    /// (TIME-WAIT); 0 for one of the kernel's choice.
-    pub local_port: u16,
-    /// How long to wait for the outcome.
-    pub timeout: Duration,
-}
-
-impl Default for ConnectOptions {
-    fn default() -> Self {
-        Self {
-            private_data: Vec::new(),
-            transport: Transport::Tcp,
-            mpa: MpaOptions::default(),
-            local: None,
-            local_port: 0,
-            timeout: Duration::from_secs(10),
-        }
-    }
-}
-
-setters! {
-    ConnectOptions {
-        private_data: impl Into<Vec<u8>>,
-        transport: Transport,
-        mpa: MpaOptions,
-        local: impl Into<Option<IpAddr>>,
-        local_port: u16,
-        timeout: Duration,
-    }
-}
+pub use options::{ConnectOptions, QpConfig};
 
 /// A send queue, a receive queue and at most one connection at a time.
 ///
