@@ -4,14 +4,13 @@
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use rnic::{MAX_INLINE, Sge, WorkRequest};
+use rnic::{MAX_INLINE, QueuePair, Sge, WorkRequest};
 use rustix::io::Errno;
 
 use crate::abi::{ibv_data_buf, ibv_send_wr};
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
 use crate::post;
-use crate::qp::Qp;
 
 /// What a queue pair's threads make, one after the other: from start to complete or abort it is of one of them
 /// (ibv_wr_post(3)).
@@ -56,7 +55,7 @@ impl Builder {
         self.left.notify_one();
     }
 
-    pub(crate) fn complete(&self, qp: &Qp) -> Outcome<()> {
+    pub(crate) fn complete(&self, qp: &QueuePair) -> Outcome<()> {
         let outcome = lock(&self.batch).post(qp);
         self.abort();
         outcome
@@ -124,17 +123,17 @@ impl Batch {
         }
     }
 
-    fn post(&mut self, qp: &Qp) -> Outcome<()> {
+    fn post(&mut self, qp: &QueuePair) -> Outcome<()> {
         if let Some(fail) = self.failed.take() {
             return Err(fail);
         }
         match &self.requests[..] {
             [] => Ok(()),
-            [one] => Ok(qp.rnic().post_send(self.work(one)?)?),
+            [one] => Ok(qp.post_send(self.work(one)?)?),
             all => {
                 let all = all.iter().map(|made| self.work(made));
                 let all = all.collect::<Outcome<Vec<_>>>()?;
-                Ok(qp.rnic().post_send_all(&all)?)
+                Ok(qp.post_send_all(&all)?)
             }
         }
     }

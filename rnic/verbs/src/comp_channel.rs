@@ -21,8 +21,8 @@ use crate::context::Context;
 use crate::cq::Cq;
 use crate::ffi::{Object, Outcome, Ptr, Shared, field, object};
 use crate::lock;
-use crate::pd::Users;
 use crate::queue::EventQueue;
+use crate::users::Users;
 
 /// Stands for [`CompChannel::immediate`] among the numbers of queues, which have 32 bits.
 const IMMEDIATE: u64 = u64::MAX;

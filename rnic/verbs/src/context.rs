@@ -10,11 +10,11 @@ use crate::abi::{
 use crate::cq::Cq;
 use crate::exports::ops;
 use crate::ffi::{Object, Outcome, Ptr, Shared, object, zeroable};
-use crate::pd::Users;
 use crate::process::Process;
 use crate::queue::{EventQueue, Unacknowledged};
 use crate::session::Session;
 use crate::srq::Srq;
+use crate::users::Users;
 
 zeroable!(ibv_async_event);
 

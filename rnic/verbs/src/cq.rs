@@ -2,21 +2,20 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rnic::CompletionQueue;
 use rustix::io::Errno;
 
-use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex};
+use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::device::{COMPLETION_VECTORS, refused_size};
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
-use crate::pd::{Use, Users};
-use crate::poll::{ExPoll, Polls};
 use crate::queue::Unacknowledged;
+use crate::users::{Use, Users};
 
 zeroable!(ibv_cq_ex);
 
@@ -33,8 +32,8 @@ pub(crate) struct Cq {
     pub(crate) polls: Polls,
     /// An event was asked for while completions waited, and the program has not polled since.
     asked_late: AtomicBool,
-    /// What ibv_start_poll and its like are at.
-    pub(crate) ex: Mutex<ExPoll>,
+    /// The completion at which `ibv_start_poll` and `ibv_next_poll` have arrived.
+    pub(crate) current: Mutex<ibv_wc>,
 }
 
 object!(Cq: ibv_cq => offset_of!(Cq, abi));
@@ -87,7 +86,7 @@ impl Cq {
             context: context.clone(),
             polls: Polls::default(),
             asked_late: AtomicBool::new(false),
-            ex: Mutex::default(),
+            current: Mutex::default(),
         });
         if let Some((channel, _)) = &made.channel {
             channel.add(&made)?;
@@ -166,5 +165,29 @@ impl Cq {
     /// The program's own word for it.
     pub(crate) fn cq_context(&self) -> Ptr<c_void> {
         field!(self.abi, base.cq_context).get()
+    }
+}
+
+/// Polls in vain, one after the other. Programs of the verbs poll without a break. What they wait for comes
+/// from threads that poll too, the daemon's and the peer's, and on a host with fewer cores than of these a
+/// program would keep away just what it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Polls {
+    in_vain: AtomicU32,
+}
+
+impl Polls {
+    /// After so many each lets others have the core.
+    const PATIENCE: u32 = 16;
+
+    pub(crate) fn found(&self, something: bool) {
+        // Counting wrongly when several threads poll does no harm, and needs no locked instruction.
+        let in_vain = self.in_vain.load(Ordering::Relaxed);
+        match (something, in_vain) {
+            (true, 0) => {}
+            (true, _) => self.in_vain.store(0, Ordering::Relaxed),
+            (false, Self::PATIENCE..) => std::thread::yield_now(),
+            (false, _) => self.in_vain.store(in_vain + 1, Ordering::Relaxed),
+        }
     }
 }

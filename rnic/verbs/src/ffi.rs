@@ -225,6 +225,11 @@ pub(crate) fn take_back_box<T>(value: Ptr<T>) -> Option<Box<T>> {
         .map(|at| unsafe { Box::from_raw(at.as_ptr()) })
 }
 
+/// A count of elements, which must not be negative.
+pub(crate) fn element_count(number: c_int) -> Outcome<usize> {
+    usize::try_from(number).map_err(|_| Fail::of(Errno::INVAL, format!("{number} elements")))
+}
+
 /// Why a call failed: the number for the program, the sentence for the log.
 #[derive(Debug)]
 pub(crate) struct Fail {

@@ -41,9 +41,11 @@ mod process;
 mod qp;
 mod queue;
 mod rsocket;
+mod send_flags;
 mod session;
 mod srq;
 mod strings;
+mod users;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

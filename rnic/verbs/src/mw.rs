@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rnic::{Access, MemoryWindow, WindowType, WorkRequest};
+use rnic::{Access, MemoryWindow, QueuePair, WindowType, WorkRequest};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -14,9 +14,9 @@ use crate::abi::{
     ibv_pd,
 };
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object};
-use crate::pd::{Mr, Pd, Registered, Use};
-use crate::post;
-use crate::qp::Qp;
+use crate::pd::{Mr, Pd, Registered};
+use crate::send_flags::with_flags;
+use crate::users::Use;
 
 #[repr(C)]
 pub(crate) struct Mw {
@@ -62,7 +62,7 @@ impl Mw {
     }
 
     /// `ibv_bind_mw`: binds one of type 1, under an rkey that the program finds in the window.
-    pub(crate) fn bind(&self, qp: &Qp, bind: &ibv_mw_bind) -> Outcome<()> {
+    pub(crate) fn bind(&self, qp: &QueuePair, bind: &ibv_mw_bind) -> Outcome<()> {
         self.check_type(WindowType::Type1, "IBV_WR_BIND_MW binds those of type 2")?;
         let (info, wr_id) = (&bind.bind_info, bind.wr_id);
         let (work, rkey) = match info.length {
@@ -75,8 +75,7 @@ impl Mw {
                 (work, remote.stag)
             }
         };
-        qp.rnic()
-            .post_send(post::with_flags(work, bind.send_flags)?)?;
+        qp.post_send(with_flags(work, bind.send_flags)?)?;
         field!(self.abi, rkey).set(rkey);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Protection domains and memory regions.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object};
 use crate::lock;
+use crate::users::{Use, Users};
 
 #[repr(C)]
 pub(crate) struct Pd {
@@ -54,28 +55,6 @@ impl Pd {
             .check_none("the protection domain")?;
         drop(pd.take_back::<Self>()?);
         Ok(())
-    }
-}
-
-/// Counts the objects that a program made with another one and has not destroyed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Users(Arc<()>);
-
-/// One of them; dropping it ends that.
-#[derive(Debug)]
-pub(crate) struct Use(#[expect(dead_code, reason = "what counts is that it is there")] Arc<()>);
-
-impl Users {
-    pub(crate) fn add(&self) -> Use {
-        Use(self.0.clone())
-    }
-
-    /// That there is none; `what` goes into the failure.
-    pub(crate) fn check_none(&self, what: &str) -> Outcome<()> {
-        match Arc::strong_count(&self.0) {
-            1 => Ok(()),
-            _ => Err(Fail::of(Errno::BUSY, format!("{what} is still used"))),
-        }
     }
 }
 
@@ -241,9 +220,4 @@ pub(crate) fn rights(flags: c_uint) -> Outcome<Access> {
         remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
         remote_atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
     })
-}
-
-/// A count of elements, which must not be negative.
-pub(crate) fn count(number: c_int) -> Outcome<usize> {
-    usize::try_from(number).map_err(|_| Fail::of(Errno::INVAL, format!("{number} elements")))
 }

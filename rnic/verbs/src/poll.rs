@@ -1,7 +1,6 @@
 //! Completions, as programs poll them.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rnic::{WcStatus, WorkCompletion, WrOpcode};
 use rustix::io::Errno;
@@ -22,7 +21,7 @@ const BATCH: usize = 16;
 
 /// Moves at most `most` completions to the places from `wc` on, and says how many.
 pub(crate) fn poll(cq: &Cq, most: c_int, wc: Ptr<ibv_wc>) -> Outcome<c_int> {
-    let most = crate::pd::count(most)?;
+    let most = crate::ffi::element_count(most)?;
     // Most polls find nothing, and are not to pay for a whole batch.
     let count = match cq.rnic().is_empty() {
         true => poll_by::<1>(cq, most, wc)?,
@@ -54,30 +53,6 @@ fn poll_by<const N: usize>(cq: &Cq, most: usize, wc: Ptr<ibv_wc>) -> Outcome<usi
         }
     }
     Ok(count)
-}
-
-/// Polls in vain, one after the other. Programs of the verbs poll without a break. What they wait for comes
-/// from threads that poll too, the daemon's and the peer's, and on a host with fewer cores than of these a
-/// program would keep away just what it waits for.
-#[derive(Debug, Default)]
-pub(crate) struct Polls {
-    in_vain: AtomicU32,
-}
-
-impl Polls {
-    /// After so many each lets others have the core.
-    const PATIENCE: u32 = 16;
-
-    fn found(&self, something: bool) {
-        // Counting wrongly when several threads poll does no harm, and needs no locked instruction.
-        let in_vain = self.in_vain.load(Ordering::Relaxed);
-        match (something, in_vain) {
-            (true, 0) => {}
-            (true, _) => self.in_vain.store(0, Ordering::Relaxed),
-            (false, Self::PATIENCE..) => std::thread::yield_now(),
-            (false, _) => self.in_vain.store(in_vain + 1, Ordering::Relaxed),
-        }
-    }
 }
 
 fn translate(completion: &WorkCompletion) -> ibv_wc {
@@ -159,15 +134,8 @@ fn opcode(opcode: WrOpcode) -> c_int {
 }
 
 /// The completion at which `ibv_start_poll` and `ibv_next_poll` have arrived.
-#[derive(Default)]
-pub(crate) struct ExPoll {
-    current: ibv_wc,
-}
-
-impl ExPoll {
-    pub(crate) fn current(cq: &Cq) -> ibv_wc {
-        lock(&cq.ex).current
-    }
+pub(crate) fn current(cq: &Cq) -> ibv_wc {
+    *lock(&cq.current)
 }
 
 /// Goes on to the next completion.
@@ -184,7 +152,7 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
     }
     let [completion] = one;
     let current = translate(&completion);
-    lock(&cq.ex).current = current;
+    *lock(&cq.current) = current;
     field!(cq.abi, status).set(current.status);
     field!(cq.abi, wr_id).set(current.wr_id);
     Ok(())

@@ -1,19 +1,17 @@
 //! Work requests, from the verbs' form to the client API's.
 
-use std::ffi::c_uint;
-
 use rnic::{MAX_INLINE, RemoteMemory, Sge, WorkRequest};
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_IP_CSUM, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
-    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
-    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_SEND_INLINE, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW,
+    IBV_WR_LOCAL_INV, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
     IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_recv_wr, ibv_send_wr,
 };
 use crate::ffi::{Fail, Outcome, Ptr};
 use crate::mw::Mw;
 use crate::poll::Immediate;
+use crate::send_flags::with_flags;
 
 /// Work requests of a list that are handed over at once.
 const BATCH: usize = 8;
@@ -121,7 +119,7 @@ impl Request for ibv_recv_wr {
 
 impl ibv_recv_wr {
     fn elements<'a>(&self) -> Outcome<&'a [Sge]> {
-        Ok(self.sg_list.slice(crate::pd::count(self.num_sge)?))
+        Ok(self.sg_list.slice(crate::ffi::element_count(self.num_sge)?))
     }
 }
 
@@ -131,7 +129,7 @@ impl Request for ibv_send_wr {
     }
 
     fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>> {
-        let sges = self.sg_list.slice(crate::pd::count(self.num_sge)?);
+        let sges = self.sg_list.slice(crate::ffi::element_count(self.num_sge)?);
         if self.send_flags & IBV_SEND_INLINE == 0 {
             return work(self, sges, None);
         }
@@ -242,28 +240,6 @@ fn work_of<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a
         }
     };
     with_flags(work, send_flags)
-}
-
-/// What the flags of a work request say beside that it is inline.
-pub(crate) fn with_flags(mut work: WorkRequest<'_>, flags: c_uint) -> Outcome<WorkRequest<'_>> {
-    let known = IBV_SEND_FENCE
-        | IBV_SEND_SIGNALED
-        | IBV_SEND_SOLICITED
-        | IBV_SEND_INLINE
-        | IBV_SEND_IP_CSUM;
-    if flags & !known != 0 {
-        return Err(Fail::unsupported(format!("send flags {flags:#x}")));
-    }
-    if flags & IBV_SEND_FENCE != 0 {
-        work = work.fenced();
-    }
-    if flags & IBV_SEND_SIGNALED == 0 {
-        work = work.unsignaled();
-    }
-    if flags & IBV_SEND_SOLICITED != 0 {
-        work = work.solicited();
-    }
-    Ok(work)
 }
 
 /// The one element that takes an atomic's original value.

@@ -22,8 +22,9 @@ use crate::cq::Cq;
 use crate::device;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
-use crate::pd::{Pd, Use};
+use crate::pd::Pd;
 use crate::srq::Srq;
+use crate::users::Use;
 
 zeroable!(ibv_qp_ex, ibv_qp_attr);
 

@@ -15,10 +15,11 @@ use crate::context::Context;
 use crate::cq::Cq;
 use crate::ffi::{Fail, Object, Outcome};
 use crate::lock;
-use crate::pd::{Pd, Use};
+use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::rsocket::Watchers;
 use crate::srq::Srq;
+use crate::users::Use;
 
 /// Stays as long as its process. When the device is gone, the next use of it begins another one.
 pub(crate) struct Session {

@@ -11,8 +11,9 @@ use crate::context::Context;
 use crate::device::refused_size;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
-use crate::pd::{Pd, Use, Users};
+use crate::pd::Pd;
 use crate::queue::Unacknowledged;
+use crate::users::{Use, Users};
 
 zeroable!(ibv_srq);
 

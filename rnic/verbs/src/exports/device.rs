@@ -73,7 +73,7 @@ exports! {
 
     "IBVERBS_1.1" cm fn ibv_query_gid(context: Ptr<ibv_context>, port: u8, index: c_int, gid: Ptr<[u8; 16]>) -> c_int {
         let info = context.object::<Context>()?.session().info()?;
-        let ibv_gid(bytes) = device::gid_at(&info, port, crate::pd::count(index)?)?;
+        let ibv_gid(bytes) = device::gid_at(&info, port, crate::ffi::element_count(index)?)?;
         gid.write(bytes);
         Ok(())
     }

@@ -20,7 +20,6 @@ use crate::device::COMPLETION_VECTORS;
 use crate::ffi::{Fail, Object, Outcome, Ptr, data_number, data_verb, field, ptr, verb, zeroable};
 use crate::mw::Mw;
 use crate::pd::Pd;
-use crate::poll::ExPoll;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::{device, poll, post};
@@ -123,7 +122,8 @@ unsafe extern "C-unwind" fn bind_mw(
     bind: Ptr<ibv_mw_bind>,
 ) -> c_int {
     data_verb("ibv_bind_mw", || {
-        mw.object::<Mw>()?.bind(qp.object::<Qp>()?, &bind.read()?)
+        let qp = qp.object::<Qp>()?.rnic();
+        mw.object::<Mw>()?.bind(qp, &bind.read()?)
     })
 }
 
@@ -290,7 +290,7 @@ unsafe extern "C-unwind" fn read_zero<T: Default>(_: Ptr<ibv_cq_ex>) -> T {
 /// A value of the present completion.
 fn current<T: Default>(cq: Ptr<ibv_cq_ex>, value: impl FnOnce(&ibv_wc) -> T) -> T {
     let cq = cq.cast().object::<Cq>();
-    cq.map(|cq| value(&ExPoll::current(cq))).unwrap_or_default()
+    cq.map(|cq| value(&poll::current(cq))).unwrap_or_default()
 }
 
 unsafe extern "C-unwind" fn read_opcode(cq: Ptr<ibv_cq_ex>) -> c_int {

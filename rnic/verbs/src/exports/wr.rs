@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn wr_abort(qp: Ptr<ibv_qp_ex>) {
 unsafe extern "C-unwind" fn wr_complete(qp: Ptr<ibv_qp_ex>) -> c_int {
     data_verb("ibv_wr_complete", || {
         let qp = qp.cast().object::<Qp>()?;
-        qp.builder.complete(qp)
+        qp.builder.complete(qp.rnic())
     })
 }
 
