@@ -7,7 +7,7 @@
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-use rnic_device::host::Signals;
+use rnic_host::Signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};

@@ -186,11 +186,11 @@ pub use rnic_adopt::{forks, watch_forks};
 #[cfg(feature = "embedded")]
 pub use rnic_device::{
     Administrators, AllowList, CongestionControl, Cores, Credentials, DedicatedQueues, Device,
-    DeviceConfig, DeviceError, Driving, FloodLimits, HostIpsec, KeepAlive, KernelFeature, Limits,
-    ListenerAddress, ListenerPeers, LoopbackUse, NoCongestionControl, NoHostIpsec,
-    NoListenerAddress, NoPrefix, NoProcessors, NoQueues, NoShardCount, Polling, PortRanges, Prefix,
-    Quota, Rate, Resource, SctpUdp, ShardCount, SteeringError, UserLimits, Users, VlanConfig,
-    VlanId, Vlans, XdpMode, XskError, XskRequest,
+    DeviceConfig, DeviceError, Driving, FloodLimits, HostError, HostIpsec, KeepAlive,
+    KernelFeature, Limits, ListenerAddress, ListenerPeers, LoopbackUse, NoCongestionControl,
+    NoHostIpsec, NoListenerAddress, NoPrefix, NoProcessors, NoQueues, NoShardCount, Polling,
+    PortRanges, Prefix, Quota, Rate, Resource, SctpUdp, ShardCount, SteeringError, UserLimits,
+    Users, VlanConfig, VlanId, Vlans, XdpMode, XskError, XskRequest,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

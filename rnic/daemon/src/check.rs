@@ -5,10 +5,10 @@ mod faults;
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::host::missing_features;
 use rnic_device::{
     DeviceConfig, Devices, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits,
 };
+use rnic_host::missing_features;
 
 use crate::names;
 use crate::settings::Settings;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use rnic_device::host::privileges;
+use rnic_host::privileges;
 use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, TransportError};
 use rustix::net::Shutdown;

@@ -6,8 +6,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use rnic_device::host::{Signal, Signals, privileges};
 use rnic_device::{DeviceError, Devices};
+use rnic_host::{Signal, Signals, privileges};
 use rnic_ipc::find::DEFAULT_SOCKET;
 use rnic_ipc::shm::ShmError;
 use rnic_ipc::transport::TransportError;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
-use rnic_device::host::{files, privileges};
+use rnic_host::{files, privileges};
 use rnic_ipc::find::DEFAULT_SOCKET;
 use rnic_ipc::threads;
 use rnic_ipc::transport::{Channel, ChannelListener, TransportError};

@@ -1,12 +1,12 @@
 //! What would keep devices from being opened, found out without opening any.
 
+use rnic_host::unheeded::unheeded;
+use rnic_host::{files, privileges, xfrm};
 use rnic_xsk::ChunkSize;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::devices::check_all;
-use crate::host::unheeded::unheeded;
-use crate::host::{files, privileges, xfrm};
 use crate::open::{check_user_timeout, host, look_up};
 use crate::{DeviceConfig, DeviceError, Devices, LoopbackUse, Presence};
 

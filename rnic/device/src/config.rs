@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rnic_engine::shard::SctpUdp;
 use rnic_prm::{Administrators, Limits};
-use rnic_steering::FloodLimits;
+use rnic_steering::{FloodLimits, ModePreference};
 use userspace_tcp::{CongestionControl, KeepAlive};
 
 use crate::{Cores, DedicatedQueues, HostIpsec, VlanConfig};
@@ -205,7 +205,7 @@ pub enum Presence {
     /// All must be ready at the start. One that is taken away later stays closed.
     Required,
     /// Each is waited for, and opened when it is ready; also again, when it was taken away. A thread keeps
-    /// what that asks of the kernel ([`crate::host::privileges::TO_OPEN`]).
+    /// what that asks of the kernel ([`rnic_host::privileges::TO_OPEN`]).
     #[default]
     Awaited,
 }
@@ -253,6 +253,16 @@ pub enum XdpMode {
     Native,
     /// The kernel's, which every interface has.
     Generic,
+}
+
+impl From<XdpMode> for ModePreference {
+    fn from(mode: XdpMode) -> Self {
+        match mode {
+            XdpMode::Auto => Self::NativeThenGeneric,
+            XdpMode::Native => Self::NativeOnly,
+            XdpMode::Generic => Self::GenericOnly,
+        }
+    }
 }
 
 /// Who runs the shard.

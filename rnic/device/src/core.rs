@@ -8,6 +8,10 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::{RecvTimeoutError, Sender};
 use rnic_engine::command::{Answer, Command, ShardEvent};
+use rnic_host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
+use rnic_host::ports::{Claims, LocalPort, PortSpace, Ports};
+use rnic_host::{Interface, Netlink};
+use rnic_host::{Members, Sockets};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::{heap, threads};
@@ -20,11 +24,6 @@ use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
 use crate::driver::Told;
-use crate::host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
-use crate::host::interface::Interface;
-use crate::host::netlink::Netlink;
-use crate::host::ports::{Claims, LocalPort, PortSpace, Ports};
-use crate::host::{Members, Sockets};
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::route_monitor::StaleNeighbors;
@@ -51,7 +50,7 @@ pub(crate) struct Core {
     pub(crate) members: Option<Members>,
     /// RX queues that the interface has beside these.
     pub(crate) unserved_queues: AtomicU32,
-    /// The interface's [`Link`](crate::host::link_state::Link), as it was when it last changed.
+    /// The interface's [`Link`](rnic_host::link_state::Link), as it was when it last changed.
     pub(crate) link: AtomicU8,
     /// None where there is no interface.
     pub(crate) netlink: Option<Netlink>,

@@ -91,7 +91,7 @@ impl Core {
         all.push(("memory_reserve_used".to_owned(), heap::times_given_back()));
         let refused = self.shared_prm().refused_for_memory();
         all.push(("refused_for_memory".to_owned(), refused));
-        all.push(("device_ports".to_owned(), self.ports.len() as u64));
+        all.push(("device_ports".to_owned(), self.ports.count() as u64));
         all
     }
 }

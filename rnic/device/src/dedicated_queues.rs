@@ -10,6 +10,12 @@ use crate::number_list::NumberList;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedicatedQueues(pub(crate) Vec<u32>);
 
+impl DedicatedQueues {
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+}
+
 /// A text that names no queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give RX queues, such as `6-7`, each once")]

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 use rnic_engine::command::Command;
+use rnic_host::EndProcess;
+use rnic_host::icmp::IcmpReader;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal};
 use rnic_ipc::threads;
 use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::driver::{EndProcess, Patience};
+use crate::driver::Patience;
 use crate::events::events_max;
-use crate::host::icmp::IcmpReader;
 use crate::route_monitor::RouteMonitor;
 use crate::shared_prm::SharedPrm;
 use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};

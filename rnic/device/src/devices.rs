@@ -16,12 +16,12 @@ pub(crate) mod slots;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rnic_host::missing_features;
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
 use rnic_prm::{Credentials, Prm};
 
 use crate::core::Core;
 use crate::device::drain;
-use crate::host::missing_features;
 use crate::shared_prm::SharedPrm;
 use crate::{Device, DeviceConfig, DeviceError, Presence, internal, metrics, open, refuse};
 use keeper::Keeper;
@@ -48,7 +48,7 @@ impl Devices {
     /// looked at.
     ///
     /// For a process that gives up privileges: `opened` is called when all that needs them is open
-    /// ([`crate::host::privileges::NEEDED`] are asked for later), and before any thread is started that
+    /// ([`rnic_host::privileges::NEEDED`] are asked for later), and before any thread is started that
     /// would keep them.
     ///
     /// # Errors

@@ -6,7 +6,6 @@
 
 mod beat;
 mod contention;
-mod end_process;
 mod engine;
 mod kicks;
 mod thread;
@@ -16,16 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam::channel::{Receiver, Sender};
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
+use rnic_host::ports::Stamp;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 
 pub(crate) use beat::{Beat, Seen};
-pub(crate) use end_process::EndProcess;
 pub(crate) use engine::{Drive, Engine, Patience};
 pub(crate) use kicks::Kicks;
 
 use crate::Polling;
-use crate::host::ports::Stamp;
 
 /// Things told that wait for whoever handles them; beyond it the shard thread waits.
 const TOLD_MAX: usize = 1024;

@@ -2,10 +2,10 @@
 //! to its shards, which judge by them.
 
 use rnic_engine::command::Command;
+use rnic_host::xfrm;
 use rnic_net::IpsecPolicies;
 
 use crate::core::{Core, log_refusal};
-use crate::host::xfrm;
 
 /// Policies that the log names, and a check; of more there is the number.
 const NAMED: usize = 8;

@@ -3,7 +3,7 @@
 //!
 //! The daemon and embedded programs share it: [`Device::open`], or [`Devices::open_then`] for several
 //! interfaces, then [`Device::connect_client`] for every client, then [`ClientSession::request`]. No request reaches a shard without a grant
-//! of the PRM. `unsafe` lives in `host::seccomp` alone.
+//! of the PRM.
 //!
 //! ```
 //! use rnic_device::{Device, DeviceConfig};
@@ -15,7 +15,7 @@
 //! # Ok::<(), rnic_device::DeviceError>(())
 //! ```
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod audit;
 mod capture;
@@ -32,7 +32,6 @@ mod driver;
 mod error;
 mod events;
 mod flows;
-pub mod host;
 mod internal;
 mod ipsec;
 mod loopback;
@@ -65,6 +64,7 @@ pub use metrics::{MetricKind, metric_names};
 pub use reconfigure::Reconfiguring;
 pub use refuse::bounded;
 pub use rnic_engine::shard::SctpUdp;
+pub use rnic_host::HostError;
 pub use rnic_ipc::control::DeviceName;
 pub use rnic_net::{AllowList, NoPrefix, Prefix, VlanId, Vlans};
 pub use rnic_prm::{

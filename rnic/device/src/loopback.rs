@@ -10,12 +10,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rnic_engine::shard::untagged_mtu;
+use rnic_host::Interface;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, PathDefaults, Vlans};
 use rnic_xsk::{ChunkSize, Umem};
 
 use crate::core::Core;
-use crate::host::interface::Interface;
 use crate::open::{self, Opened};
 use crate::vlan::{Lan, Route};
 use crate::{DeviceConfig, DeviceError, LoopbackUse, refuse};

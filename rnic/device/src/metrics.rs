@@ -15,6 +15,7 @@ use std::time::Duration;
 use rnic_engine::command::{Answer, Command, ShardMetrics};
 use rnic_engine::histogram::Histogram;
 use rnic_engine::qp::{QpCounters, WorkClass};
+use rnic_host::link_state::Link;
 use rnic_ipc::control::{MemoryKind, Refusal, RefusalCode};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::Holding;
@@ -22,7 +23,6 @@ use rnic_prm::Credentials;
 
 use crate::client::Client;
 use crate::core::{Core, lock};
-use crate::host::link_state::Link;
 use crate::shards::counters;
 use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
 pub use text::MetricKind;

@@ -2,6 +2,12 @@
 
 mod making;
 
+use rnic_host::HostError;
+use rnic_host::address::addresses;
+use rnic_host::icmp::IcmpSocket;
+use rnic_host::steering_error;
+use rnic_host::{Interface, Netlink};
+use rnic_host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use rnic_net::Vlans;
 use rnic_steering::{KnownFlows, Steering, SteeringConfig};
 use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
@@ -9,15 +15,12 @@ use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
 use crate::capture::{CaptureFile, Tap};
 use crate::core::Parts;
 use crate::cores::{Cores, Stay};
-use crate::host::address::addresses;
-use crate::host::icmp::IcmpSocket;
-use crate::host::interface::Interface;
-use crate::host::netlink::Netlink;
-use crate::host::sockets::steering_error;
-use crate::host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
-use crate::{DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount, loopback};
+use crate::{
+    DedicatedQueues, DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount,
+    loopback,
+};
 
 /// Entries of each ring of each queue.
 const RING: u32 = 512;
@@ -68,7 +71,12 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
     check_queues(config, interface, &members)?;
-    let members = members.only(config.dedicated_queues.as_ref())?;
+    let members = members.only(
+        config
+            .dedicated_queues
+            .as_ref()
+            .map(DedicatedQueues::as_slice),
+    )?;
     check_members(config, &members)?;
     Ok(Found {
         netlink,
@@ -119,10 +127,15 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         limits: config.flood_limits.shared_by(members.queues()),
         sctp_udp_port: config.sctp_udp.map(|udp| udp.port),
     };
-    let mut steering = attach(&interface, &members, config.mode, &steering_config)?;
+    let mut steering = attach(&interface, &members, config.mode.into(), &steering_config)?;
     // Some drivers add queues for XDP.
     let members = Members::of(&netlink, &interface)?;
-    let members = members.only(config.dedicated_queues.as_ref())?;
+    let members = members.only(
+        config
+            .dedicated_queues
+            .as_ref()
+            .map(DedicatedQueues::as_slice),
+    )?;
     check_members(&config, &members)?;
     let (queues, shards) = (members.queues(), shards(&config, &members));
     let cores = cores(&members)?;
@@ -260,7 +273,10 @@ pub(crate) fn find(config: &DeviceConfig, netlink: &Netlink) -> Result<Vec<Lan>,
         }
     }
     for lan in &lans {
-        if !addresses(netlink, lan.interface.index)?.is_empty() {
+        if !addresses(netlink, lan.interface.index)
+            .map_err(HostError::from)?
+            .is_empty()
+        {
             return Ok(lans);
         }
     }

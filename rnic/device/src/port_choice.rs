@@ -3,12 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use rnic_host::Members;
+use rnic_host::ports::{LocalPort, Reserved};
 use rnic_ipc::control::{Refusal, RefusalCode, Transport};
 use rnic_steering::{RxHash, rx_hash};
 
 use crate::core::Core;
-use crate::host::Members;
-use crate::host::ports::{LocalPort, Reserved};
 
 /// Ports that programs are given (RFC 6335 section 6).
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;

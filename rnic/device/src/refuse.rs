@@ -1,6 +1,7 @@
 //! The sentences in which the device refuses what the PRM granted.
 
 use rnic_engine::command::CommandError;
+pub(crate) use rnic_host::refused as host;
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
 use rnic_ipc::ring::RingError;
 
@@ -77,14 +78,6 @@ pub(crate) fn ring(error: RingError) -> Refusal {
         _ => RefusalCode::Host,
     };
     refusal(code, &format!("can't make a ring for the client: {error}"))
-}
-
-/// Something that the kernel refused the device.
-pub(crate) fn host(what: &str, error: impl std::fmt::Display) -> Refusal {
-    refusal(
-        RefusalCode::Host,
-        &format!("the kernel can't give {what}: {error} (see the limits of the RNIC's host)"),
-    )
 }
 
 pub(crate) fn descriptors(wanted: usize, found: usize) -> Refusal {

@@ -9,12 +9,12 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rnic_host::cgroup::Groups;
 use rnic_ipc::control::{QpAttributes, Refusal, RefusalCode, Request};
 use rnic_ipc::heap;
 use rnic_ipc::work::SLOT_SIZE;
 use rnic_prm::{Prm, Resource};
 
-use crate::host::cgroup::Groups;
 use crate::refuse;
 
 /// Bytes that a request may take beside those of its rings, and that threads and sockets of the

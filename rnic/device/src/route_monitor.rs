@@ -15,18 +15,17 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rnic_engine::command::{Answer, Command, PathInUse};
+use rnic_host::Interface;
+use rnic_host::address::{addresses, broadcasts};
+use rnic_host::changes::Changes;
+use rnic_host::unheeded::unheeded;
+use rnic_host::xfrm;
+use rnic_host::{HostError, Members};
 use rnic_ipc::threads;
 use rnic_net::Path;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use crate::DeviceError;
 use crate::core::Core;
-use crate::host::Members;
-use crate::host::address::{addresses, broadcasts};
-use crate::host::changes::Changes;
-use crate::host::interface::Interface;
-use crate::host::unheeded::unheeded;
-use crate::host::xfrm;
 use crate::ipsec::FollowedIpsec;
 use crate::vlan::{Lan, Route};
 
@@ -269,7 +268,7 @@ fn look(core: &Core, lans: &[Lan]) {
     let interface = match Interface::find(netlink, &known.name) {
         Ok(interface) if interface.index == known.index => interface,
         // Gone, or moved to another namespace; another of its name is not the one that was opened.
-        Ok(_) | Err(DeviceError::UnknownInterface { .. }) => return core.interface_gone(),
+        Ok(_) | Err(HostError::UnknownInterface { .. }) => return core.interface_gone(),
         // Down: nothing leads anywhere until it is up.
         Err(_) => return,
     };

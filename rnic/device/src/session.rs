@@ -16,6 +16,7 @@ use std::sync::{Arc, MutexGuard};
 use rnic_engine::command::Command;
 #[cfg(doc)]
 use rnic_engine::region::RegionMemory;
+use rnic_host::link_state::{self, Link};
 use rnic_ipc::control::{
     ADDRESSES_MAX, Access, ClientLimits, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply,
     Request, Response,
@@ -29,7 +30,6 @@ use rustix::net::Shutdown;
 
 use crate::client::{Client, Turn};
 use crate::core::Core;
-use crate::host::link_state::{self, Link};
 use crate::{Device, Limits, Quota, audit, counters, refuse};
 
 /// A client of the device. Dropping it takes away everything the client has: listeners are closed,

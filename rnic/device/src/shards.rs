@@ -12,13 +12,13 @@ use std::sync::{Mutex, MutexGuard};
 use crossbeam::channel::Receiver;
 use rnic_engine::command::{Answer, Command};
 use rnic_engine::shard::shard_of;
+use rnic_host::ports::Stamp;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::{ConnRequestId, QpNum};
 
 use crate::Polling;
 use crate::core::lock;
 use crate::driver::{Done, Driver, Patience, Stopped, Told};
-use crate::host::ports::Stamp;
 use crate::refuse;
 
 pub(crate) use placement::Placement;

@@ -5,14 +5,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rnic_host::Interface;
+use rnic_host::address::addresses;
+use rnic_host::netlink::NetlinkError;
+use rnic_host::{check_local, find_way, leads_over};
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, Prefix, VlanId};
 
 use crate::core::Core;
-use crate::host::address::addresses;
-use crate::host::interface::Interface;
-use crate::host::netlink::NetlinkError;
-use crate::host::{check_local, find_way, leads_over};
 use crate::refuse;
 
 /// A VLAN of an interface.

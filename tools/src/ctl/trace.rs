@@ -9,8 +9,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use rnic::CapturedFrame;
-use rnic_device::host::files::create_for_owner;
 use rnic_device::pcapng::{END_BYTES, FRAME_OVERHEAD, PcapngFile};
+use rnic_host::files::create_for_owner;
 
 pub use pipe::Ending;
 use pipe::Pipe;

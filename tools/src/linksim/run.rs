@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rnic_device::host::{Signal, Signals};
+use rnic_host::{Signal, Signals};
 use rnic_steering::SteeringError;
 use rnic_xsk::{Port, XskError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

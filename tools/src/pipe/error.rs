@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use rnic_device::DeviceError;
-use rnic_device::host::Refusal;
+use rnic_host::{HostError, Refusal};
 use userspace_net::FourTuple;
 use userspace_tcp::{ConnectError, ListenError};
 
@@ -13,7 +12,7 @@ use userspace_tcp::{ConnectError, ListenError};
 pub enum PipeError {
     /// The interface.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(#[from] HostError),
     /// Addresses, routes, neighbours, ports.
     #[error(transparent)]
     Host(#[from] Refusal),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic_device::host::{Interface, Netlink, Refusal, find_way, route_mtu};
+use rnic_host::{Interface, Netlink, Refusal, find_way, route_mtu};
 use rnic_net::Path;
 use userspace_net::{FourTuple, Instant};
 

@@ -1,7 +1,7 @@
 //! Between TCP and the interface: segments become frames, frames that were sent come back, received
 //! ones are parsed and, if they were fragments, put together.
 
-use rnic_device::host::{Interface, Sockets};
+use rnic_host::{Interface, Sockets};
 use rnic_net::{DropReason, Fragments, Identification, Path, PathDefaults, Payload, Reassembly};
 use rnic_steering::Steering;
 use rnic_xsk::{Frame, Packet, Port, PortStatistics, XskPort};

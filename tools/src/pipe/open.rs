@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use rnic_device::DeviceError;
-use rnic_device::host::{
-    IcmpSocket, Interface, Members, Netlink, Reservation, Sockets, SocketsConfig, attach,
-    check_local, find_way,
+use rnic_host::{
+    HostError, IcmpSocket, Interface, Members, Netlink, Reservation, Sockets, SocketsConfig,
+    attach, check_local, find_way,
 };
 use rnic_net::{Path, TCP_HEADER, ip_header_len};
 use rnic_steering::{Protocol, SteeringConfig};
@@ -78,7 +77,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
     let mut steering = attach(
         &interface,
         &members,
-        settings.mode,
+        settings.mode.into(),
         &SteeringConfig::UNLIMITED,
     )?;
     let mode = steering.mode().to_string();
@@ -96,7 +95,7 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
     let sockets = Sockets::open(&interface, &members, &sockets_config, &mut steering)?;
     steering
         .claim(Protocol::Tcp, local.ip(), local.port())
-        .map_err(|source| DeviceError::Steering { source })?;
+        .map_err(|source| HostError::Steering { source })?;
 
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 

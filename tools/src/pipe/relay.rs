@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rnic_device::host::{Signal, Signals};
+use rnic_host::{Signal, Signals};
 
 use super::error::PipeError;
 use super::input::Input;

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rnic_device::host::IcmpSocket;
+use rnic_host::IcmpSocket;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 

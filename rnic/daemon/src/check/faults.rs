@@ -1,7 +1,7 @@
 //! Why the daemon would not start on this host, found out without opening anything.
 
 use rnic_device::Devices;
-use rnic_device::host::privileges;
+use rnic_host::privileges;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 

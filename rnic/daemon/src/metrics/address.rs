@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rnic_device::host::files;
+use rnic_host::files;
 use rustix::fs::Mode;
 
 /// The socket file's permissions.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use rnic_host::Interface;
+use rnic_host::files;
+use rnic_host::privileges;
 use rnic_ipc::threads;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::DeviceError;
-use crate::host::files;
-use crate::host::interface::Interface;
-use crate::host::privileges;
 use crate::pcapng::PcapngFile;
 
 /// A capture that is being written.

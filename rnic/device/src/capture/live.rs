@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rnic_host::privileges;
 use rnic_ipc::capture::RecordHeader;
 use rnic_ipc::heap;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
-use crate::host::privileges;
 
 /// Bytes that are collected before they are sent.
 const BATCH: usize = 1 << 16;

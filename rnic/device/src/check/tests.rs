@@ -2,6 +2,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rnic_host::HostError;
+
 use super::*;
 
 /// What a thread finds that has no more than these capabilities.
@@ -91,7 +93,12 @@ fn an_absent_interface_is_a_fault_where_it_is_not_waited_for() {
     let is_told = |presence| {
         let faults = faults_with(CapabilitySet::all(), &absent(), presence);
         let mut faults = faults.iter();
-        faults.any(|fault| matches!(fault, DeviceError::UnknownInterface { .. }))
+        faults.any(|fault| {
+            matches!(
+                fault,
+                DeviceError::Interface(HostError::UnknownInterface { .. })
+            )
+        })
     };
     assert!(is_told(Presence::Required));
     assert!(!is_told(Presence::Awaited));

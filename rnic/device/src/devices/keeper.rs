@@ -11,17 +11,16 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
+use rnic_host::changes::Changes;
+use rnic_host::{HostError, privileges};
+use rnic_host::{Interface, Netlink};
 use rnic_ipc::threads;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use super::opening::{self, AGAIN};
 use super::slots::{Slot, Slots};
+use crate::Device;
 use crate::core::{Core, lock};
-use crate::host::changes::Changes;
-use crate::host::interface::Interface;
-use crate::host::netlink::Netlink;
-use crate::host::privileges;
-use crate::{Device, DeviceError};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(100);
@@ -227,7 +226,7 @@ fn state(core: &Core, netlink: &Netlink) -> State {
         Ok(found) if found.index != known.index => {
             "it was taken away, and another is there".to_owned()
         }
-        Err(error) if core.is_gone() || matches!(error, DeviceError::UnknownInterface { .. }) => {
+        Err(error) if core.is_gone() || matches!(error, HostError::UnknownInterface { .. }) => {
             error.to_string()
         }
         Ok(found) if core.outgrown_by(&found) => return State::Outgrown,

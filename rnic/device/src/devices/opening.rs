@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use rnic_host::Netlink;
+use rnic_host::privileges;
 use rnic_ipc::threads;
 
 use super::slots::{Slot, Slots};
 use crate::core::Core;
 use crate::device::drain;
 use crate::driver::Patience;
-use crate::host::netlink::Netlink;
-use crate::host::privileges;
 use crate::{Device, DeviceConfig, DeviceError, internal, open, refuse};
 
 /// Between two tries to open an interface that is ready, and can't be opened.

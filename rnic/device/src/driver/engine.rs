@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::shard::Shard;
+use rnic_host::ports::Stamp;
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_xsk::Port;
 use rustix::time::{ClockId, clock_gettime};
 use userspace_net::Instant;
 
 use super::Told;
-use crate::host::ports::Stamp;
 
 /// A shard is quiet when this many polls in a row found nothing to do ...
 const QUIET_POLLS: u32 = 20;

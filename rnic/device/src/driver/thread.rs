@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 use rnic_engine::command::Command;
+use rnic_host::{EndProcess, privileges, seccomp};
 use rnic_ipc::threads;
 use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::contention::Contention;
-use super::{Beat, Drive, EndProcess, Engine, Kicks, Manner, Patience, Reply, Stopped, Told, lock};
+use super::{Beat, Drive, Engine, Kicks, Manner, Patience, Reply, Stopped, Told, lock};
 use crate::Polling;
 use crate::cores::runs_on;
-use crate::host::{privileges, seccomp};
 use crate::shards::thread_name;
 
 /// Commands that wait for the shard; beyond it, who commands waits.
@@ -155,7 +155,7 @@ fn confine(seccomp: bool) -> std::io::Result<()> {
     if !seccomp {
         return Ok(());
     }
-    seccomp::install(&seccomp::shard_rules()).map_err(|error| {
+    seccomp::restrict_shard().map_err(|error| {
         let why = format!("the seccomp filter of its thread: {error} (--no-seccomp does without)");
         std::io::Error::new(error.kind(), why)
     })

@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits, Siblings};
+use rnic_host::Members;
 use rnic_ipc::capture::Filter;
 use rnic_net::{PathDefaults, Vlans};
 use rnic_steering::KnownFlows;
@@ -14,7 +15,6 @@ use super::{RING, host};
 use crate::capture::{FILE_NUMBER, Tap};
 use crate::driver::{self, Drive, Driver, Engine, Manner};
 use crate::flows::Flows;
-use crate::host::Members;
 use crate::shards::Shards;
 use crate::{DeviceConfig, DeviceError, Driving, Limits};
 

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering;
 
+use rnic_host::Interface;
+use rnic_host::link_state::Link;
 use rnic_ipc::control::{DisconnectReason, Event, Refusal};
 
 use crate::core::Core;
-use crate::host::interface::Interface;
-use crate::host::link_state::Link;
 use crate::refuse;
 
 /// Looks at the link, and logs that it is another than before.

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rnic_engine::command::Command;
+use rnic_host::{Interface, Members};
 
+use crate::DedicatedQueues;
 use crate::core::Core;
-use crate::host::{Interface, Members};
 
 /// Between two looks: the kernel's route messages don't tell of channels.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -48,6 +49,7 @@ impl FollowedMembers {
         self.next = now + INTERVAL;
         // The interface may be gone, which is told otherwise. Without any member that is up all stays as it is.
         let dedicated = core.config.dedicated_queues.as_ref();
+        let dedicated = dedicated.map(DedicatedQueues::as_slice);
         let found = Members::of(netlink, interface).and_then(|found| found.only(dedicated));
         let Ok(found) = found else { return };
         if served.is_bond {

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
+use rnic_host::files::unprivileged_port_start;
+use rnic_host::ports::{LocalPort, Reserved, Stamp};
 use rnic_ipc::control::{
     MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response, Transport,
 };
@@ -12,8 +14,6 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
-use crate::host::files::unprivileged_port_start;
-use crate::host::ports::{LocalPort, Reserved, Stamp};
 use crate::peers::RulesTurn;
 use crate::refuse;
 use crate::shards::FIRST;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_host::{Interface, Netlink};
 use rnic_ipc::control::{
     Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response, StagKind,
 };
@@ -29,8 +30,6 @@ use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::core::{Core, Parts};
 use crate::driver::{Driver, Engine, Manner, telling};
-use crate::host::interface::Interface;
-use crate::host::netlink::Netlink;
 use crate::route_monitor::StaleNeighbors;
 use crate::shards::Shards;
 use crate::shared_prm::SharedPrm;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use rnic_device::host::{Signal, Signals};
+use rnic_host::{Signal, Signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 

@@ -28,7 +28,7 @@ const LEGACY_TABLES: [&str; 2] = ["/proc/net/ip_tables_names", "/proc/net/ip6_ta
 
 /// A line for each such thing that is in use on the interface, in the network namespace of the calling thread. What can't
 /// be asked for is not named.
-pub(crate) fn unheeded(interface: &Interface) -> Vec<String> {
+pub fn unheeded(interface: &Interface) -> Vec<String> {
     let name = &interface.name;
     let filters = nftables().unwrap_or(0) > 0;
     let legacy = LEGACY_TABLES.iter().any(|path| {

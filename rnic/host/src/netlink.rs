@@ -41,16 +41,16 @@ struct State {
 /// The kernel did not do or tell what was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("{asked}: {found}")]
-pub(crate) struct NetlinkError {
+pub struct NetlinkError {
     /// For people.
-    pub(crate) asked: String,
+    pub asked: String,
     /// What came instead.
-    pub(crate) found: Found,
+    pub found: Found,
 }
 
 /// What came instead of an answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Found {
+pub enum Found {
     /// A refusal.
     #[error("{}", io::Error::from(*.0))]
     Refused(Errno),
@@ -61,7 +61,7 @@ pub(crate) enum Found {
 
 impl NetlinkError {
     /// The kernel's error number, when it refused.
-    pub(crate) fn errno(&self) -> Option<Errno> {
+    pub fn errno(&self) -> Option<Errno> {
         match self.found {
             Found::Refused(errno) => Some(errno),
             Found::Other(_) => None,
@@ -110,7 +110,7 @@ where
     }
 
     /// Asks for one object; `asked` says for which, for people.
-    pub(crate) fn get(&self, asked: &str, message: M) -> Result<M, NetlinkError> {
+    pub fn get(&self, asked: &str, message: M) -> Result<M, NetlinkError> {
         let mut answers = self.ask(asked, message, 0, Answer::One)?;
         answers
             .pop_front()
@@ -118,12 +118,12 @@ where
     }
 
     /// Asks for all objects of a kind.
-    pub(crate) fn dump(&self, asked: &str, message: M) -> Result<VecDeque<M>, NetlinkError> {
+    pub fn dump(&self, asked: &str, message: M) -> Result<VecDeque<M>, NetlinkError> {
         self.ask(asked, message, NLM_F_DUMP, Answer::Dump)
     }
 
     /// Asks for a change.
-    pub(crate) fn change(&self, asked: &str, message: M, flags: u16) -> Result<(), NetlinkError> {
+    pub fn change(&self, asked: &str, message: M, flags: u16) -> Result<(), NetlinkError> {
         self.ask(asked, message, flags | NLM_F_ACK, Answer::Ack)
             .map(|_| ())
     }

@@ -92,7 +92,7 @@ pub fn check_for_owner(path: &Path) -> io::Result<()> {
 
 /// The first port that needs no privilege, in the network namespace of the calling thread; `None` where the kernel does
 /// not say.
-pub(crate) fn unprivileged_port_start() -> Option<u16> {
+pub fn unprivileged_port_start() -> Option<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.ok()?.trim().parse().ok()
 }

@@ -15,15 +15,20 @@ mod shard;
 use std::io;
 
 use program::Rule;
-pub(crate) use shard::rules as shard_rules;
+use shard::rules as shard_rules;
 
-/// Lets the calling thread make the calls that these rules allow, and no others.
+/// Lets the calling thread make the calls that the thread of a shard needs, and no others.
 ///
 /// # Errors
 ///
 /// The kernel's, which may be built without filters; `Unsupported` on processors whose numbers of
 /// system calls are not known here.
-pub(crate) fn install(rules: &[Rule]) -> io::Result<()> {
+pub fn restrict_shard() -> io::Result<()> {
+    install(&shard_rules())
+}
+
+/// Lets the calling thread make the calls that these rules allow, and no others.
+fn install(rules: &[Rule]) -> io::Result<()> {
     let program = program::compile(rules).ok_or(io::ErrorKind::Unsupported)?;
     // The kernel wants one or the other: this, or CAP_SYS_ADMIN.
     rustix::thread::set_no_new_privs(true)?;

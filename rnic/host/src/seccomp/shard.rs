@@ -4,7 +4,7 @@ use super::program::Rule;
 
 /// The calls of a shard's thread. It opens nothing, connects to nobody, starts nothing and maps
 /// nothing that can be executed.
-pub(crate) fn rules() -> Vec<Rule> {
+pub(super) fn rules() -> Vec<Rule> {
     let own_process = std::process::id();
     let executable = libc::PROT_EXEC as u32;
     let without = |call, argument| Rule::Without {

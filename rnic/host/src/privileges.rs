@@ -80,7 +80,7 @@ fn has_the_network() -> bool {
 }
 
 /// What to do for want of these capabilities, for people.
-pub(crate) fn advice(wanted: &str) -> String {
+pub fn advice(wanted: &str) -> String {
     match in_user_namespace() {
         false => format!("run as root, or give {wanted}"),
         true => "this process is in a user namespace (unshare -U, a rootless container), where no capability lets it \
@@ -90,7 +90,7 @@ pub(crate) fn advice(wanted: &str) -> String {
 }
 
 /// Capabilities as capabilities(7) names them.
-pub(crate) fn names(set: CapabilitySet) -> Vec<String> {
+pub fn names(set: CapabilitySet) -> Vec<String> {
     set.iter_names()
         .map(|(name, _)| format!("CAP_{name}"))
         .collect()
@@ -148,7 +148,7 @@ pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
 }
 
 /// Gives up all capabilities of the calling thread, which asks nothing of the kernel that needs one.
-pub(crate) fn renounce(thread: &str) {
+pub fn renounce(thread: &str) {
     if let Err(errno) = keep(CapabilitySet::empty()) {
         log::warn!("the thread {thread} keeps its capabilities: {errno}");
     }

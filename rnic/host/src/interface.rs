@@ -5,8 +5,8 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMe
 use rnic_net::PathDefaults;
 use rustix::io::Errno;
 
-use super::netlink::{Netlink, NetlinkError, other};
-use crate::DeviceError;
+use super::netlink::{Netlink, other};
+use crate::HostError;
 
 /// An Ethernet interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Interface {
     /// # Errors
     ///
     /// When there is none of that name, or it is down or no Ethernet interface.
-    pub fn find(netlink: &Netlink, name: &str) -> Result<Self, DeviceError> {
+    pub fn find(netlink: &Netlink, name: &str) -> Result<Self, HostError> {
         let asked = format!("interface {name}");
         let mut message = LinkMessage::default();
         message
@@ -44,7 +44,7 @@ impl Interface {
                 ) =>
             {
                 let interface = name.to_owned();
-                return Err(DeviceError::UnknownInterface {
+                return Err(HostError::UnknownInterface {
                     interface,
                     known: names(netlink),
                 });
@@ -54,10 +54,10 @@ impl Interface {
         Self::from_link(name, &link)
     }
 
-    fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DeviceError> {
+    fn from_link(name: &str, link: &LinkMessage) -> Result<Self, HostError> {
         let interface = name.to_owned();
         if !link.header.flags.contains(LinkFlags::Up) {
-            return Err(DeviceError::InterfaceDown { interface });
+            return Err(HostError::InterfaceDown { interface });
         }
         let mac = link
             .attributes
@@ -86,7 +86,7 @@ impl Interface {
                         .unwrap_or(common.hop_limit_v6),
                 },
             }),
-            (found, ..) => Err(DeviceError::NotEthernet {
+            (found, ..) => Err(HostError::NotEthernet {
                 interface,
                 found: format!("{found:?}"),
             }),
@@ -117,13 +117,4 @@ fn names(netlink: &Netlink) -> Vec<String> {
         _ => None,
     };
     found.into_iter().filter_map(name).collect()
-}
-
-impl From<NetlinkError> for DeviceError {
-    fn from(error: NetlinkError) -> Self {
-        Self::Netlink {
-            found: error.found.to_string(),
-            asked: error.asked,
-        }
-    }
 }

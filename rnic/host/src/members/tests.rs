@@ -125,13 +125,12 @@ fn a_member_carries_frames_while_it_is_active_and_has_a_link() {
 fn dedicated_queues_are_the_same_of_each_member_and_must_be_there() {
     let all = bond(&[(1, 4, true), (2, 4, true)]);
     assert_eq!(all.clone().only(None).unwrap(), all);
-    let dedicated = "3,1".parse().unwrap();
-    let only = all.clone().only(Some(&dedicated)).unwrap();
+    let only = all.clone().only(Some(&[3, 1])).unwrap();
     assert!(only.all.iter().all(|member| member.queues == [3, 1]));
     assert_eq!((only.queues(), only.shards(64)), (4, 2));
     assert_eq!(only.missing(&only), 0);
     assert_eq!(only.exits(0, 2, &bond(&[(2, 4, true)])), [false, true]);
-    let error = all.only(Some(&"2-4".parse().unwrap())).unwrap_err();
+    let error = all.only(Some(&[2, 3, 4])).unwrap_err();
     assert!(
         error.to_string().contains("eth1 has 4 RX queue(s)"),
         "{error}"

@@ -35,7 +35,7 @@ const POLICY_ID_LEN: usize = 64;
 /// # Errors
 ///
 /// The kernel's, as without CAP_NET_ADMIN.
-pub(crate) fn policies(interfaces: &[u32]) -> Result<IpsecPolicies, NetlinkError> {
+pub fn policies(interfaces: &[u32]) -> Result<IpsecPolicies, NetlinkError> {
     let netlink = match Netlink::<RawMessage>::of(NETLINK_XFRM) {
         Ok(netlink) => netlink,
         Err(error) if is_absent(&error) => return Ok(IpsecPolicies::default()),
@@ -65,7 +65,7 @@ pub(crate) fn policies(interfaces: &[u32]) -> Result<IpsecPolicies, NetlinkError
 }
 
 /// Whether the kernel has no XFRM.
-pub(crate) fn is_absent(error: &io::Error) -> bool {
+pub fn is_absent(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::PROTONOSUPPORT)
 }
 

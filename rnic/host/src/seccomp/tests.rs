@@ -17,7 +17,7 @@ const ENDED_WELL: i32 = 77;
 
 /// Runs the named test of this module once more, where [`filtered`] does `what`.
 fn elsewhere(test: &str, what: &str) -> Output {
-    let name = format!("host::seccomp::tests::{test}");
+    let name = format!("seccomp::tests::{test}");
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture"])
         .env(TRY, what)
@@ -42,7 +42,7 @@ fn filtered() {
                 assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             }
             "panic" => {
-                let _bug = crate::driver::EndProcess("thread of this test");
+                let _bug = crate::EndProcess("thread of this test");
                 panic!("planted");
             }
             "work" => work(),

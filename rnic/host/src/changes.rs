@@ -24,7 +24,7 @@ const BATCH: usize = 1024;
 /// A socket on which the kernel tells what changes in the network namespace of the thread that
 /// opened it.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub struct Changes {
     socket: Socket,
 }
 
@@ -34,7 +34,7 @@ impl Changes {
     /// # Errors
     ///
     /// The kernel's.
-    pub(crate) fn open() -> io::Result<Self> {
+    pub fn open() -> io::Result<Self> {
         Self::of(NETLINK_ROUTE, &GROUPS)
     }
 
@@ -43,7 +43,7 @@ impl Changes {
     /// # Errors
     ///
     /// The kernel's.
-    pub(crate) fn of_interfaces() -> io::Result<Self> {
+    pub fn of_interfaces() -> io::Result<Self> {
         Self::of(NETLINK_ROUTE, &OF_INTERFACES)
     }
 
@@ -52,7 +52,7 @@ impl Changes {
     /// # Errors
     ///
     /// The kernel's.
-    pub(crate) fn of_ipsec() -> io::Result<Self> {
+    pub fn of_ipsec() -> io::Result<Self> {
         Self::of(NETLINK_XFRM, &OF_IPSEC)
     }
 
@@ -68,12 +68,12 @@ impl Changes {
 
     /// Takes what the kernel has told, and says whether some of it can matter to the interfaces
     /// with these indexes.
-    pub(crate) fn take(&self, interfaces: &[u32]) -> bool {
+    pub fn take(&self, interfaces: &[u32]) -> bool {
         self.take_where(|bytes| concerns(bytes, interfaces))
     }
 
     /// Takes what the kernel has told, and says whether that was anything.
-    pub(crate) fn take_any(&self) -> bool {
+    pub fn take_any(&self) -> bool {
         self.take_where(|_| true)
     }
 

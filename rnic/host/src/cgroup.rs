@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 /// The groups that the process is in, with those that they are in, as far as they can be read. They
 /// are found once: a process that is put into another group later is not noticed.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(Vec<Group>);
+pub struct Groups(Vec<Group>);
 
 /// A group that may have a limit.
 #[derive(Debug)]
@@ -48,12 +48,13 @@ const FILE_MAX: usize = 8192;
 
 impl Groups {
     /// Those of this process. None where the host has none, or shows none.
-    pub(crate) fn find() -> Self {
+    pub fn find() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self::of(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
     }
 
-    pub(crate) fn of(memberships: &str, mounts: &str) -> Self {
+    /// Those that `/proc/self/cgroup` and `/proc/self/mountinfo` tell of by these texts.
+    pub fn of(memberships: &str, mounts: &str) -> Self {
         let mut groups = Vec::new();
         for membership in memberships.lines() {
             let mut fields = membership.splitn(3, ':');
@@ -83,7 +84,7 @@ impl Groups {
     }
 
     /// That no limit keeps the process from so many bytes more; else what is found.
-    pub(crate) fn check(&self, bytes: u64) -> Result<(), String> {
+    pub fn check(&self, bytes: u64) -> Result<(), String> {
         self.0.iter().try_for_each(|group| group.check(bytes))
     }
 }

@@ -12,7 +12,6 @@ use super::interface::Interface;
 use super::neighbour;
 use super::netlink::Netlink;
 use super::route::Route;
-use crate::refuse;
 
 /// Our address toward `remote` (`local`, if that is asked for) and the path to it. Waits up to
 /// `timeout` for an unknown neighbour to answer. `None`: the kernel is not even asked to find it.
@@ -59,7 +58,7 @@ pub fn route_mtu(
 }
 
 /// Whether the kernel's route to `remote` goes over the interface.
-pub(crate) fn leads_over(netlink: &Netlink, interface: &Interface, remote: IpAddr) -> bool {
+pub fn leads_over(netlink: &Netlink, interface: &Interface, remote: IpAddr) -> bool {
     Route::find(netlink, interface, remote, None).is_ok()
 }
 
@@ -74,17 +73,27 @@ pub fn check_local(
     address: IpAddr,
 ) -> Result<(), Refusal> {
     let found = addresses(netlink, interface.index)
-        .map_err(|error| refuse::host("the interface's addresses", error))?;
+        .map_err(|error| refused("the interface's addresses", error))?;
     if found.contains(&address) {
         return Ok(());
     }
     let found: Vec<_> = found.iter().map(IpAddr::to_string).collect();
-    Err(refuse::refusal(
-        RefusalCode::AddressNotLocal,
-        &format!(
+    Err(Refusal {
+        code: RefusalCode::AddressNotLocal,
+        message: format!(
             "local address {address} asked, but interface {} has only {}: use one of these",
             interface.name,
             found.join(", ")
         ),
-    ))
+    })
+}
+
+/// Something that the kernel refused.
+pub fn refused(what: &str, error: impl std::fmt::Display) -> Refusal {
+    Refusal {
+        code: RefusalCode::Host,
+        message: format!(
+            "the kernel can't give {what}: {error} (see the limits of the RNIC's host)"
+        ),
+    }
 }

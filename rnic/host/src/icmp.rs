@@ -21,7 +21,7 @@ use rustix::net::RecvFlags;
 use super::interface::Interface;
 use super::privileges;
 use super::sockets::steering_error;
-use crate::DeviceError;
+use crate::HostError;
 
 /// Messages of each version read in one go ...
 const BATCH: usize = 16;
@@ -47,7 +47,7 @@ impl IcmpSocket {
     pub fn open_both(
         interface: &Interface,
         steering: &mut Steering,
-    ) -> Result<Vec<Self>, DeviceError> {
+    ) -> Result<Vec<Self>, HostError> {
         let mut sockets = Vec::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             match steering.icmp_errors(version) {
@@ -87,25 +87,25 @@ impl AsFd for IcmpSocket {
 
 /// How many ICMP messages were read, used and dropped.
 #[derive(Debug, Default)]
-pub(crate) struct IcmpCounts {
+pub struct IcmpCounts {
     /// Read.
-    pub(crate) received: AtomicU64,
+    pub received: AtomicU64,
     /// Of these, damaged, or no error about a segment after all.
-    pub(crate) unusable: AtomicU64,
+    pub unusable: AtomicU64,
     /// Not given to the shard because it was busy.
-    pub(crate) lost: AtomicU64,
+    pub lost: AtomicU64,
 }
 
 /// The thread that reads them. It ends with [`IcmpReader::stop`].
 #[derive(Debug)]
-pub(crate) struct IcmpReader {
+pub struct IcmpReader {
     stop: Arc<OwnedFd>,
     thread: JoinHandle<()>,
 }
 
 impl IcmpReader {
     /// Starts the thread. `deliver` takes what the sockets brought, and says whether it could.
-    pub(crate) fn start(
+    pub fn start(
         sockets: Vec<IcmpSocket>,
         counts: Arc<IcmpCounts>,
         deliver: impl FnMut(Vec<IcmpReport>) -> bool + Send + 'static,
@@ -124,7 +124,7 @@ impl IcmpReader {
     }
 
     /// Ends the thread.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         // A full counter stops it as well.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         if self.thread.join().is_err() {

@@ -2,7 +2,7 @@
 
 /// Ends the process when it is dropped by a panic: with a message that names the thread, and by
 /// SIGABRT.
-pub(crate) struct EndProcess(pub(crate) &'static str);
+pub struct EndProcess(pub &'static str);
 
 impl Drop for EndProcess {
     fn drop(&mut self) {

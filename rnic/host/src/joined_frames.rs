@@ -24,7 +24,7 @@ enum Source {
 }
 
 /// Says in the log what would hand over joined frames, and how to stop it.
-pub(crate) fn warn(netlink: &Netlink, interface: &Interface, members: &Members, mode: Mode) {
+pub fn warn(netlink: &Netlink, interface: &Interface, members: &Members, mode: Mode) {
     for Member { name, index, .. } in &members.all {
         let device = Interface {
             name: name.clone(),

@@ -8,12 +8,12 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use super::netlink::{Netlink, NetlinkError};
 
 /// All addresses of the interface with this index, as they are now.
-pub(crate) fn addresses(netlink: &Netlink, index: u32) -> Result<Vec<IpAddr>, NetlinkError> {
+pub fn addresses(netlink: &Netlink, index: u32) -> Result<Vec<IpAddr>, NetlinkError> {
     Ok(found(netlink, index)?.iter().filter_map(local).collect())
 }
 
 /// The broadcast addresses of its IPv4 subnets: those that the kernel has, and the last address of each.
-pub(crate) fn broadcasts(netlink: &Netlink, index: u32) -> Result<Vec<Ipv4Addr>, NetlinkError> {
+pub fn broadcasts(netlink: &Netlink, index: u32) -> Result<Vec<Ipv4Addr>, NetlinkError> {
     let found = found(netlink, index)?;
     let said = found.iter().flat_map(|message| &message.attributes);
     let said = said.filter_map(|attribute| match attribute {

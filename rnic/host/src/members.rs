@@ -13,18 +13,19 @@ use netlink_packet_route::link::{
 use super::interface::Interface;
 use super::netlink::{Netlink, other};
 use super::sockets::steering_error;
-use crate::{DedicatedQueues, DeviceError};
+use crate::HostError;
 
 /// One of the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub name: String,
-    pub(crate) index: u32,
+    /// Its number in its network namespace.
+    pub index: u32,
     /// The RX queues that are served, or may be.
-    pub(crate) queues: Vec<u32>,
+    pub queues: Vec<u32>,
     /// Frames may leave by it: it is active in its bond, and has a link.
-    pub(crate) carries: bool,
+    pub carries: bool,
 }
 
 impl Member {
@@ -39,7 +40,8 @@ impl Member {
 pub struct Members {
     /// They are members of a bond.
     pub is_bond: bool,
-    pub(crate) all: Vec<Member>,
+    /// In the order of their indexes.
+    pub all: Vec<Member>,
 }
 
 impl Members {
@@ -48,7 +50,7 @@ impl Members {
     /// # Errors
     ///
     /// For a bond with no member that is up, or of a mode that the RNIC can't follow.
-    pub fn of(netlink: &Netlink, interface: &Interface) -> Result<Self, DeviceError> {
+    pub fn of(netlink: &Netlink, interface: &Interface) -> Result<Self, HostError> {
         let own = link(netlink, interface)?;
         let Some(bond) = bond(&own) else {
             let itself = Member {
@@ -81,7 +83,7 @@ impl Members {
         all.sort_by_key(|member| member.index);
         if all.is_empty() {
             let interface = interface.name.clone();
-            return Err(DeviceError::NoMember { interface });
+            return Err(HostError::NoMember { interface });
         }
         Ok(Self { is_bond: true, all })
     }
@@ -96,42 +98,38 @@ impl Members {
     /// # Errors
     ///
     /// When one has no such queue.
-    pub(crate) fn only(mut self, queues: Option<&DedicatedQueues>) -> Result<Self, DeviceError> {
-        let Some(DedicatedQueues(queues)) = queues else {
+    pub fn only(mut self, queues: Option<&[u32]>) -> Result<Self, HostError> {
+        let Some(queues) = queues else {
             return Ok(self);
         };
         for member in &mut self.all {
             let there = |queue: &u32| member.queues.contains(queue);
             if let Some(queue) = queues.iter().find(|queue| !there(queue)) {
-                return Err(DeviceError::BadConfig {
-                    what: "an RX queue",
-                    asked: queue.to_string(),
-                    advice: format!(
-                        "{} has {} RX queue(s), numbered from 0: see `ethtool -l`",
-                        member.name,
-                        member.count()
-                    ),
+                return Err(HostError::NoQueue {
+                    asked: *queue,
+                    device: member.name.clone(),
+                    found: member.count(),
                 });
             }
-            member.queues.clone_from(queues);
+            member.queues = queues.to_vec();
         }
         Ok(self)
     }
 
     /// Their indexes.
-    pub(crate) fn indexes(&self) -> impl Iterator<Item = u32> {
+    pub fn indexes(&self) -> impl Iterator<Item = u32> {
         self.all.iter().map(|member| member.index)
     }
 
     /// The most shards, up to `most`, that each have a queue of every member, and as many of it as the others.
-    pub(crate) fn shards(&self, most: u32) -> u32 {
+    pub fn shards(&self, most: u32) -> u32 {
         let suits = |shards: &u32| self.suit(*shards);
         (1..=most).rev().find(suits).unwrap_or(1)
     }
 
     /// Whether so many shards have queues of every member, each as many as the others. Without a bond they need a
     /// queue each, and no more.
-    pub(crate) fn suit(&self, shards: u32) -> bool {
+    pub fn suit(&self, shards: u32) -> bool {
         match self.is_bond {
             false => shards <= self.queues(),
             true => self
@@ -144,7 +142,7 @@ impl Members {
 
     /// For each queue that one of several shards has, in the order in which it has them, whether its device carries
     /// frames according to `now`.
-    pub(crate) fn exits(&self, shard: usize, shards: usize, now: &Self) -> Vec<bool> {
+    pub fn exits(&self, shard: usize, shards: usize, now: &Self) -> Vec<bool> {
         let carries = |member: &Member| {
             let mut all = now.all.iter();
             all.any(|one| one.index == member.index && one.carries)
@@ -155,7 +153,7 @@ impl Members {
     }
 
     /// Queues that there are `now` beside these.
-    pub(crate) fn missing(&self, now: &Self) -> u32 {
+    pub fn missing(&self, now: &Self) -> u32 {
         let missing = |one: &Member| {
             let mut all = self.all.iter();
             let known = all.find(|member| member.index == one.index);
@@ -166,7 +164,7 @@ impl Members {
     }
 
     /// The names of those that carry frames, for people.
-    pub(crate) fn carrying(&self) -> String {
+    pub fn carrying(&self) -> String {
         let all = self.all.iter().filter(|member| member.carries);
         let names: Vec<_> = all.map(|member| member.name.as_str()).collect();
         match names.is_empty() {
@@ -202,8 +200,8 @@ fn bond(link: &LinkMessage) -> Option<&[InfoBond]> {
 }
 
 /// That all members send with the bond's Ethernet address, and a frame leaves by one of them.
-fn check(bond: &[InfoBond], interface: &Interface) -> Result<(), DeviceError> {
-    let refused = |found: String, advice: &str| DeviceError::Bond {
+fn check(bond: &[InfoBond], interface: &Interface) -> Result<(), HostError> {
+    let refused = |found: String, advice: &str| HostError::Bond {
         interface: interface.name.clone(),
         found,
         advice: advice.to_owned(),
@@ -227,14 +225,14 @@ fn check(bond: &[InfoBond], interface: &Interface) -> Result<(), DeviceError> {
 }
 
 /// The RX queues that a device of the interface has.
-fn queues(device: &str, interface: &Interface) -> Result<Vec<u32>, DeviceError> {
+fn queues(device: &str, interface: &Interface) -> Result<Vec<u32>, HostError> {
     let found = rnic_steering::number_of_rx_queues(device);
     let found = found.map_err(|error| steering_error(interface, error))?;
     Ok((0..found).collect())
 }
 
 /// What the kernel tells of an interface.
-pub(super) fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessage, DeviceError> {
+pub(super) fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessage, HostError> {
     let asked = format!("interface {}", interface.name);
     let mut message = LinkMessage::default();
     message.header.index = interface.index;
@@ -245,7 +243,7 @@ pub(super) fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessa
 }
 
 /// All interfaces.
-pub(super) fn links(netlink: &Netlink) -> Result<Vec<LinkMessage>, DeviceError> {
+pub(super) fn links(netlink: &Netlink) -> Result<Vec<LinkMessage>, HostError> {
     let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let link = |message| match message {
         RouteNetlinkMessage::NewLink(link) => Some(link),

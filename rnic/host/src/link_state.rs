@@ -12,7 +12,7 @@ use super::netlink::Netlink;
 /// Whether frames can leave by an interface and come to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Link {
+pub enum Link {
     /// It has a carrier; so has one of which the kernel does not say.
     #[default]
     Up,
@@ -24,7 +24,7 @@ pub(crate) enum Link {
 
 impl Link {
     /// Of an interface at this moment. The loopback alone has no netlink, and is never down.
-    pub(crate) fn of(netlink: Option<&Netlink>, interface: &Interface) -> Self {
+    pub fn of(netlink: Option<&Netlink>, interface: &Interface) -> Self {
         let found = netlink.and_then(|netlink| link(netlink, interface).ok());
         match found.map(|link| link.header.flags) {
             Some(flags) if !flags.contains(LinkFlags::Up) => Self::Down,
@@ -34,7 +34,7 @@ impl Link {
     }
 
     /// What is wrong with it and what to do, if something is.
-    pub(crate) fn trouble(self, interface: &str) -> Option<String> {
+    pub fn trouble(self, interface: &str) -> Option<String> {
         match self {
             Self::Up => None,
             Self::NoCarrier => Some(format!(
@@ -68,7 +68,7 @@ impl Display for Link {
 }
 
 /// In Mbit/s; 0 where the kernel does not say.
-pub(crate) fn mbits(interface: &str) -> u32 {
+pub fn mbits(interface: &str) -> u32 {
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/speed"));
     let told = text.ok().and_then(|text| text.trim().parse::<i64>().ok());
     // -1 is unknown.

@@ -8,7 +8,7 @@ use rnic_xsk::{
 
 use super::interface::Interface;
 use super::members::Members;
-use crate::{DeviceError, XdpMode};
+use crate::HostError;
 
 /// Packets that one look at a queue may take from its driver: the NAPI budget of most.
 const BUSY_POLL_BUDGET: u16 = 64;
@@ -46,22 +46,17 @@ pub struct Sockets {
 pub fn attach(
     interface: &Interface,
     members: &Members,
-    mode: XdpMode,
+    mode: ModePreference,
     config: &SteeringConfig,
-) -> Result<Steering, DeviceError> {
-    let preference = match mode {
-        XdpMode::Auto => ModePreference::NativeThenGeneric,
-        XdpMode::Native => ModePreference::NativeOnly,
-        XdpMode::Generic => ModePreference::GenericOnly,
-    };
+) -> Result<Steering, HostError> {
     let name = &interface.name;
     let attached = match members.is_bond {
         true => {
             let names = members.all.iter().map(|member| member.name.as_str());
             let names: Vec<_> = names.collect();
-            Steering::attach_bond(name, &names, preference, config)
+            Steering::attach_bond(name, &names, mode, config)
         }
-        false => Steering::attach(name, preference, config),
+        false => Steering::attach(name, mode, config),
     };
     attached.map_err(|error| steering_error(interface, error))
 }
@@ -72,15 +67,15 @@ impl Sockets {
     /// # Errors
     ///
     /// When the MTU is too large for any, or for this kernel.
-    pub fn chunk(interface: &Interface) -> Result<ChunkSize, DeviceError> {
+    pub fn chunk(interface: &Interface) -> Result<ChunkSize, HostError> {
         let mtu = interface.defaults.mtu;
         let chunk = ChunkSize::for_mtu(mtu).map_err(|error| match error {
-            XskError::MtuTooLarge { mtu, most } => DeviceError::MtuTooLarge {
+            XskError::MtuTooLarge { mtu, most } => HostError::MtuTooLarge {
                 interface: interface.name.clone(),
                 mtu,
                 most,
             },
-            source => DeviceError::Xsk { source },
+            source => HostError::Xsk { source },
         })?;
         if chunk.chunks() > 1 {
             let most = ChunkSize::Bytes4096.largest_mtu();
@@ -92,10 +87,7 @@ impl Sockets {
     }
 
     /// That the kernel has what busy polling needs, if it is asked for.
-    pub(crate) fn check_busy_poll(
-        interface: &Interface,
-        busy_poll: Option<u32>,
-    ) -> Result<(), DeviceError> {
+    pub fn check_busy_poll(interface: &Interface, busy_poll: Option<u32>) -> Result<(), HostError> {
         if busy_poll.is_none() {
             return Ok(());
         }
@@ -114,7 +106,7 @@ impl Sockets {
         members: &Members,
         config: &SocketsConfig,
         steering: &mut Steering,
-    ) -> Result<Self, DeviceError> {
+    ) -> Result<Self, HostError> {
         let umem_config = UmemConfig {
             frames: config.frames,
             chunk: Self::chunk(interface)?,
@@ -164,10 +156,10 @@ fn kernel_has(
     interface: &Interface,
     asked: String,
     advice: String,
-) -> Result<(), DeviceError> {
+) -> Result<(), HostError> {
     match feature.is_missing() {
         false => Ok(()),
-        true => Err(DeviceError::KernelLacks {
+        true => Err(HostError::KernelLacks {
             interface: interface.name.clone(),
             asked,
             feature,
@@ -194,22 +186,23 @@ fn release() -> String {
     uname.release().to_string_lossy().into_owned()
 }
 
-pub(crate) fn steering_error(interface: &Interface, error: SteeringError) -> DeviceError {
+/// What the steering program's refusal means for an interface.
+pub fn steering_error(interface: &Interface, error: SteeringError) -> HostError {
     match error {
-        SteeringError::NoPrivilege { asked, .. } => DeviceError::NoPrivilege {
+        SteeringError::NoPrivilege { asked, .. } => HostError::NoPrivilege {
             interface: interface.name.clone(),
             what: asked.to_owned(),
         },
-        source => DeviceError::Steering { source },
+        source => HostError::Steering { source },
     }
 }
 
-fn xsk_error(interface: &Interface, error: XskError) -> DeviceError {
+fn xsk_error(interface: &Interface, error: XskError) -> HostError {
     match error {
-        XskError::NoPrivilege { request } => DeviceError::NoPrivilege {
+        XskError::NoPrivilege { request } => HostError::NoPrivilege {
             interface: interface.name.clone(),
             what: request.asked,
         },
-        source => DeviceError::Xsk { source },
+        source => HostError::Xsk { source },
     }
 }

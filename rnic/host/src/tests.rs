@@ -16,7 +16,7 @@ use super::joined_frames;
 use super::neighbour;
 use super::netlink::Netlink;
 use super::route::Route;
-use crate::DeviceError;
+use crate::HostError;
 
 /// Two namespaces; the calling thread is in the first one. Removed when dropped.
 struct Lab {
@@ -103,7 +103,7 @@ fn an_interface_is_found_by_name_and_others_are_named_errors() {
     assert_eq!(interface.mac[0] & 1, 0);
 
     match Interface::find(&netlink, "eth77").unwrap_err() {
-        DeviceError::UnknownInterface { interface, known } => {
+        HostError::UnknownInterface { interface, known } => {
             assert_eq!(interface, "eth77");
             assert!(known.contains(&"veth0".to_owned()), "{known:?}");
         }
@@ -112,17 +112,14 @@ fn an_interface_is_found_by_name_and_others_are_named_errors() {
     for name in ["", "a-name-that-is-too-long-for-any-interface"] {
         let error = Interface::find(&netlink, name).unwrap_err();
         assert!(
-            matches!(error, DeviceError::UnknownInterface { .. }),
+            matches!(error, HostError::UnknownInterface { .. }),
             "{name}: {error}"
         );
     }
     let error = Interface::find(&netlink, "lo").unwrap_err();
-    assert!(matches!(error, DeviceError::NotEthernet { .. }), "{error}");
+    assert!(matches!(error, HostError::NotEthernet { .. }), "{error}");
     let error = Interface::find(&netlink, "veth2").unwrap_err();
-    assert!(
-        matches!(error, DeviceError::InterfaceDown { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, HostError::InterfaceDown { .. }), "{error}");
     drop(lab);
 }
 

@@ -21,10 +21,11 @@ const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
 
 /// When a shard did or said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) shard: u8,
+pub struct Stamp {
+    /// Its number.
+    pub shard: u8,
     /// Greater is later, of one shard; from 1 on.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 /// The last count of each shard, 0 of one that has none.
@@ -47,7 +48,7 @@ impl LastCounts {
 }
 
 /// Takes frames of a local address and port away from the kernel, and gives them back.
-pub(crate) trait Claims: Send {
+pub trait Claims: Send {
     /// Takes them.
     fn claim(&mut self, at: LocalPort) -> Result<(), String>;
     /// Gives them back.
@@ -56,14 +57,16 @@ pub(crate) trait Claims: Send {
 
 /// A port of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LocalPort {
-    pub(crate) transport: Transport,
+pub struct LocalPort {
+    /// The protocol.
+    pub transport: Transport,
     /// The address and port alone.
-    pub(crate) local: SocketAddr,
+    pub local: SocketAddr,
 }
 
 impl LocalPort {
-    pub(crate) fn new(transport: Transport, local: SocketAddr) -> Self {
+    /// The port of an address, whatever scope the address has.
+    pub fn new(transport: Transport, local: SocketAddr) -> Self {
         let local = SocketAddr::new(local.ip(), local.port());
         Self { transport, local }
     }
@@ -71,7 +74,7 @@ impl LocalPort {
 
 /// Whom the RNIC shares its ports with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PortSpace {
+pub enum PortSpace {
     /// The programs of the host: each port is taken in the kernel.
     Kernel,
     /// Nobody: no frame of another's ever comes to them.
@@ -80,7 +83,7 @@ pub(crate) enum PortSpace {
 
 /// All ports that the RNIC has.
 #[derive(Debug)]
-pub(crate) struct Ports<C> {
+pub struct Ports<C> {
     inner: Mutex<Inner<C>>,
 }
 
@@ -119,20 +122,21 @@ impl Entry {
 /// A port that shards are about to be asked to use.
 #[derive(Debug)]
 #[must_use = "say what the shards answered, or the port stays taken"]
-pub(crate) struct Reserved {
+pub struct Reserved {
     at: LocalPort,
     listener: bool,
 }
 
 impl Reserved {
     /// The address with the port that was taken.
-    pub(crate) fn local(&self) -> SocketAddr {
+    pub fn local(&self) -> SocketAddr {
         self.at.local
     }
 }
 
 impl<C: Claims> Ports<C> {
-    pub(crate) fn new(claims: C, space: PortSpace) -> Self {
+    /// No port is taken yet.
+    pub fn new(claims: C, space: PortSpace) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 claims,
@@ -145,7 +149,7 @@ impl<C: Claims> Ports<C> {
 
     /// Takes a port to listen on; port 0 takes one of the kernel's choice. A port that an earlier
     /// listener left connections on may be taken again.
-    pub(crate) fn listen(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
+    pub fn listen(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(&at) {
             if entry.listener || !entry.was_listener {
@@ -162,7 +166,7 @@ impl<C: Claims> Ports<C> {
     }
 
     /// Takes a port to connect from, that nothing else has; port 0 takes one of the kernel's choice.
-    pub(crate) fn connect(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
+    pub fn connect(&self, at: LocalPort, scope: u32) -> Result<Reserved, Refusal> {
         let mut inner = self.lock();
         if inner.entries.contains_key(&at) {
             return Err(in_use(
@@ -174,12 +178,12 @@ impl<C: Claims> Ports<C> {
     }
 
     /// Shards use the port since these stamps of theirs, of which there is one at least.
-    pub(crate) fn used(&self, reserved: Reserved, stamps: &[Stamp]) {
+    pub fn used(&self, reserved: Reserved, stamps: &[Stamp]) {
         self.answered(reserved, stamps);
     }
 
     /// The use was refused.
-    pub(crate) fn failed(&self, reserved: Reserved) {
+    pub fn failed(&self, reserved: Reserved) {
         self.answered(reserved, &[]);
     }
 
@@ -196,14 +200,14 @@ impl<C: Claims> Ports<C> {
     }
 
     /// A listener is gone; connections may still have the port.
-    pub(crate) fn unlistened(&self, at: LocalPort) {
+    pub fn unlistened(&self, at: LocalPort) {
         if let Some(entry) = self.lock().entries.get_mut(&at) {
             entry.listener = false;
         }
     }
 
     /// A shard says that at `stamp` nothing of it used the port.
-    pub(crate) fn released(&self, at: LocalPort, stamp: Stamp) {
+    pub fn released(&self, at: LocalPort, stamp: Stamp) {
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(&at) {
             entry.released.note(stamp);
@@ -212,12 +216,12 @@ impl<C: Claims> Ports<C> {
     }
 
     /// What takes the frames.
-    pub(crate) fn with_claims<T>(&self, f: impl FnOnce(&mut C) -> T) -> T {
+    pub fn with_claims<T>(&self, f: impl FnOnce(&mut C) -> T) -> T {
         f(&mut self.lock().claims)
     }
 
     /// How many ports are taken.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.lock().entries.len()
     }
 
