@@ -1,19 +1,15 @@
 //! Opened devices.
 
 use std::mem::offset_of;
-use std::sync::Arc;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, Weak};
 
-use crate::abi::{
-    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_SRQ_LIMIT_REACHED, ibv_async_event,
-    ibv_context, verbs_context,
-};
-use crate::cq::Cq;
-use crate::exports::ops;
+use crate::abi::{IBV_EVENT_DEVICE_FATAL, ibv_async_event, ibv_context, ibv_device, verbs_context};
 use crate::ffi::{Object, Outcome, Ptr, Shared, object, zeroable};
+use crate::lock;
 use crate::process::Process;
 use crate::queue::{EventQueue, Unacknowledged};
-use crate::session::Session;
-use crate::srq::Srq;
+use crate::session::{Part, Session};
 use crate::users::Users;
 
 zeroable!(ibv_async_event);
@@ -37,16 +33,20 @@ pub(crate) struct Context {
 object!(Context: ibv_context => offset_of!(Context, abi) + offset_of!(verbs_context, context));
 
 impl Context {
-    pub(crate) fn open(session: &Arc<Session>) -> Outcome<Arc<Self>> {
+    /// Opens one, with the struct that `abi` makes for a device and a descriptor.
+    pub(crate) fn open(
+        session: &Arc<Session>,
+        abi: fn(Ptr<ibv_device>, RawFd) -> verbs_context,
+    ) -> Outcome<Arc<Self>> {
         let asynchronous = EventQueue::new()?;
         let device = Process::current().device(session.interface());
         let context = Arc::new(Self {
-            abi: Shared::new(ops::verbs_context(device.abi_ptr(), asynchronous.fd())),
+            abi: Shared::new(abi(device.abi_ptr(), asynchronous.fd())),
             session: session.clone(),
             asynchronous,
             users: Users::default(),
         });
-        session.add_context(&context);
+        session.part::<Contexts>().add(&context);
         Ok(context)
     }
 
@@ -65,7 +65,7 @@ impl Context {
         self.session.rnic()
     }
 
-    pub(crate) fn event_fd(&self) -> Outcome<std::os::fd::RawFd> {
+    pub(crate) fn event_fd(&self) -> Outcome<RawFd> {
         self.asynchronous.fd_to_wait_on()
     }
 
@@ -79,23 +79,6 @@ impl Context {
         Some(self.asynchronous.take(count)?.abi)
     }
 
-    /// The program gives an event back. Queue pairs have no events.
-    pub(crate) fn acknowledge(event: ibv_async_event) -> Outcome<()> {
-        let element = event.element as u64;
-        match event.event_type {
-            IBV_EVENT_CQ_ERR => Ptr::from_addr(element)
-                .object::<Cq>()?
-                .async_unacknowledged
-                .acknowledge(1),
-            IBV_EVENT_SRQ_LIMIT_REACHED => Ptr::from_addr(element)
-                .object::<Srq>()?
-                .unacknowledged
-                .acknowledge(1),
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// Tells the program of something that happened to an object.
     pub(crate) fn tell(&self, abi: ibv_async_event, unacknowledged: &Arc<Unacknowledged>) {
         let unacknowledged = Some(unacknowledged.clone());
@@ -105,7 +88,7 @@ impl Context {
         });
     }
 
-    pub(crate) fn device_gone(&self) {
+    fn device_gone(&self) {
         self.asynchronous.push(AsyncEvent {
             abi: ibv_async_event {
                 element: 0,
@@ -121,5 +104,25 @@ impl Context {
         self.asynchronous
             .take_back(|event| event.abi.element == element);
         unacknowledged.wait_for_all();
+    }
+}
+
+/// Those that are open of a session.
+#[derive(Default)]
+struct Contexts(Mutex<Vec<Weak<Context>>>);
+
+impl Contexts {
+    fn add(&self, context: &Arc<Context>) {
+        let mut contexts = lock(&self.0);
+        contexts.retain(|context| context.strong_count() > 0);
+        contexts.push(Arc::downgrade(context));
+    }
+}
+
+impl Part for Contexts {
+    fn device_gone(&self) {
+        for context in lock(&self.0).iter().filter_map(Weak::upgrade) {
+            context.device_gone();
+        }
     }
 }

@@ -1,20 +1,22 @@
 //! Completion queues.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use rnic::CompletionQueue;
+use rnic::{CompletionQueue, CqId, EventSource};
 use rustix::io::Errno;
 
-use crate::abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_wc};
+use crate::abi::{IBV_EVENT_CQ_ERR, ibv_async_event, ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::device::{COMPLETION_VECTORS, refused_size};
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::queue::Unacknowledged;
+use crate::session::Part;
 use crate::users::{Use, Users};
 
 zeroable!(ibv_cq_ex);
@@ -91,7 +93,7 @@ impl Cq {
         if let Some((channel, _)) = &made.channel {
             channel.add(&made)?;
         }
-        lock(&context.session().cqs).insert(made.cq.id(), Arc::downgrade(&made));
+        lock(&context.session().part::<Cqs>().0).insert(made.cq.id(), Arc::downgrade(&made));
         Ok(made)
     }
 
@@ -99,7 +101,7 @@ impl Cq {
         let shared = cq.share::<Self>()?;
         shared.users.check_none("the completion queue")?;
         // The lock is held while the session's thread tells something of it.
-        lock(&shared.context.session().cqs).remove(&shared.cq.id());
+        lock(&shared.context.session().part::<Cqs>().0).remove(&shared.cq.id());
         if let Some((channel, _)) = &shared.channel {
             channel.remove(&shared);
         }
@@ -154,10 +156,6 @@ impl Cq {
         self.cq.has_completions().unwrap_or(false)
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
     pub(crate) fn number(&self) -> u64 {
         self.cq.id().0.into()
     }
@@ -165,6 +163,26 @@ impl Cq {
     /// The program's own word for it.
     pub(crate) fn cq_context(&self) -> Ptr<c_void> {
         field!(self.abi, base.cq_context).get()
+    }
+}
+
+/// Those of a session. The lock is held while one of them has a share more, so that who destroys it sees none.
+#[derive(Default)]
+struct Cqs(Mutex<HashMap<CqId, Weak<Cq>>>);
+
+impl Part for Cqs {
+    fn tell(&self, source: EventSource) {
+        let EventSource::CompletionQueue(id) = source else {
+            return;
+        };
+        let cqs = lock(&self.0);
+        if let Some(cq) = cqs.get(&id).and_then(Weak::upgrade) {
+            let event = ibv_async_event {
+                element: cq.abi_ptr().addr(),
+                event_type: IBV_EVENT_CQ_ERR,
+            };
+            cq.context.tell(event, &cq.async_unacknowledged);
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! The layers, from the outside:
 //!
-//! - `exports` has every symbol with its version, `abi` the structs of the headers.
+//! - `exports` has every symbol with its version, `ops` the functions that the headers call by pointers, `abi` the
+//!   structs of the headers.
 //! - `ffi` is the border itself (pointers, objects that programs hold, failures, panics). It has most of the
-//!   `unsafe`; the rest is in `exports`, `process` and `pd`.
+//!   `unsafe`; the rest is in `exports`, `ops`, `per_process` and `pd`.
 //! - Everything else is safe code that turns verbs into calls of `rnic` and back.
 //!
 //! - Nothing here makes progress: the daemon does, or the embedded device's thread.
@@ -33,16 +34,20 @@ mod ffi;
 mod logger;
 mod mw;
 #[allow(unsafe_code)]
+mod ops;
+#[allow(unsafe_code)]
 mod pd;
+#[allow(unsafe_code)]
+mod per_process;
 mod poll;
 mod post;
-#[allow(unsafe_code)]
 mod process;
 mod qp;
 mod queue;
 mod rsocket;
 mod send_flags;
 mod session;
+mod shared;
 mod srq;
 mod strings;
 mod users;

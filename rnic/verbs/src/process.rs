@@ -2,31 +2,24 @@
 //! with nothing: a session is of the process that opened it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rnic::find::variable;
 use rnic::{Context, Daemon, DeviceName, Transport};
 use rustix::io::Errno;
 
-use crate::cm::Ports;
 use crate::device::{Device, name_prefix};
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
-use crate::rsocket;
+use crate::per_process::PerProcess;
 use crate::session::Session;
 
-/// One for each process that used the verbs, never freed.
 pub(crate) struct Process {
-    /// [`rnic::forks`].
-    forks: u64,
     way: Way,
     device_prefix: String,
     /// By interface. They stay: programs keep pointers to them.
     devices: Mutex<HashMap<String, Arc<Device>>>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
-    pub(crate) ports: Ports,
-    pub(crate) rsockets: rsocket::Table,
 }
 
 /// How an RNIC is reached.
@@ -37,7 +30,7 @@ enum Way {
     Embedded(String),
 }
 
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static CURRENT: PerProcess<Process> = PerProcess::new(Process::begin);
 
 /// An RNIC in this process, which a thread of its own drives.
 #[cfg(feature = "embedded")]
@@ -59,35 +52,21 @@ fn embedded(interface: &str) -> Outcome<Context> {
 
 impl Process {
     pub(crate) fn current() -> &'static Self {
-        let found = CURRENT.load(Ordering::Acquire);
-        // SAFETY: null, or what is leaked below.
-        match unsafe { found.as_ref() } {
-            Some(process) if process.forks == rnic::forks() => process,
-            _ => Self::begin(found),
-        }
+        CURRENT.get()
     }
 
-    fn begin(before: *mut Self) -> &'static Self {
+    fn begin() -> Self {
         crate::logger::install();
         let embedded = variable("RNIC_EMBEDDED").and_then(|name| name.into_string().ok());
         let way = match embedded {
             Some(interface) if !interface.is_empty() => Way::Embedded(interface),
             _ => Way::Daemon,
         };
-        let own = Box::leak(Box::new(Self {
-            forks: rnic::watch_forks(),
+        Self {
             way,
             device_prefix: name_prefix(),
             devices: Mutex::default(),
             sessions: Mutex::default(),
-            ports: Ports::default(),
-            rsockets: rsocket::Table::default(),
-        }));
-        let put = CURRENT.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire);
-        match put {
-            Ok(_) => own,
-            // SAFETY: what another thread of this process leaked at the same time.
-            Err(others) => unsafe { &*others },
         }
     }
 

@@ -1,11 +1,12 @@
 //! Queue pairs. They are connected by the connection manager only.
 
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::mem::offset_of;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rnic::{DeviceInfo, QpConfig, QpState, QueuePair};
+use rnic::{DeviceInfo, QpConfig, QpNum, QpState, QueuePair};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -23,6 +24,7 @@ use crate::device;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
+use crate::session::Part;
 use crate::srq::Srq;
 use crate::users::Use;
 
@@ -46,6 +48,12 @@ pub(crate) struct Qp {
 }
 
 object!(Qp: ibv_qp => offset_of!(Qp, abi));
+
+/// Those of a session, by the number by which a program may name one to the connection manager.
+#[derive(Default)]
+pub(crate) struct Qps(pub(crate) Mutex<HashMap<QpNum, Weak<Qp>>>);
+
+impl Part for Qps {}
 
 impl Qp {
     /// Makes one, and tells in `init.cap` what it has.
@@ -111,14 +119,14 @@ impl Qp {
             pd: pd.clone(),
             uses: Mutex::new(uses),
         });
-        lock(&made.context().session().qps).insert(num, Arc::downgrade(&made));
+        lock(&made.context().session().part::<Qps>().0).insert(num, Arc::downgrade(&made));
         Ok(made)
     }
 
     pub(crate) fn destroy(qp: Ptr<ibv_qp>) -> Outcome<()> {
         let taken = qp.take_back::<Self>()?;
         taken.linger();
-        lock(&taken.context().session().qps).remove(&taken.qp.num());
+        lock(&taken.context().session().part::<Qps>().0).remove(&taken.qp.num());
         taken.leave_connection();
         // Another thread's call may still have its share of the queue pair.
         lock(&taken.uses).clear();
@@ -127,10 +135,7 @@ impl Qp {
 
     /// From here on no event of its connection comes: the identifier is told of the end.
     fn leave_connection(&self) {
-        let connections = &self.context().session().connections;
-        if let Some(id) = lock(connections).remove(&self.qp.num()) {
-            id.queue_pair_gone();
-        }
+        self.context().session().queue_pair_gone(self.qp.num());
     }
 
     /// Ends a connection in order, if it can be in time.

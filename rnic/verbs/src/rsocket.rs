@@ -22,8 +22,7 @@ mod table;
 mod transfer;
 mod wire;
 
-pub(crate) use bell::Watchers;
 pub(crate) use options::Options;
 pub(crate) use socket::{Family, MAX_WAIT, Socket, State};
-pub(crate) use table::Table;
+pub(crate) use table::table;
 pub(crate) use transfer::Transfer;

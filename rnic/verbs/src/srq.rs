@@ -1,18 +1,23 @@
 //! Shared receive queues.
 
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::mem::offset_of;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use rnic::{SharedReceiveQueue, SrqConfig};
+use rnic::{EventSource, SharedReceiveQueue, SrqConfig, SrqId};
 
-use crate::abi::{IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
+use crate::abi::{
+    IBV_EVENT_SRQ_LIMIT_REACHED, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, ibv_async_event, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr,
+};
 use crate::context::Context;
 use crate::device::refused_size;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
 use crate::queue::Unacknowledged;
+use crate::session::Part;
 use crate::users::{Use, Users};
 
 zeroable!(ibv_srq);
@@ -66,7 +71,7 @@ impl Srq {
             users: Users::default(),
             unacknowledged: Arc::default(),
         });
-        lock(&pd.context().session().srqs).insert(id, Arc::downgrade(&made));
+        lock(&pd.context().session().part::<Srqs>().0).insert(id, Arc::downgrade(&made));
         Ok(made)
     }
 
@@ -76,7 +81,7 @@ impl Srq {
             .check_none("the shared receive queue")?;
         let taken = srq.take_back::<Self>()?;
         // The lock is held while the session's thread tells something of it.
-        lock(&taken.context().session().srqs).remove(&taken.srq.id());
+        lock(&taken.context().session().part::<Srqs>().0).remove(&taken.srq.id());
         taken.context().forget(srq.addr(), &taken.unacknowledged);
         Ok(())
     }
@@ -85,7 +90,7 @@ impl Srq {
         &self.srq
     }
 
-    pub(crate) fn context(&self) -> &Arc<Context> {
+    fn context(&self) -> &Arc<Context> {
         self.pd.context()
     }
 
@@ -107,11 +112,33 @@ impl Srq {
     }
 
     /// Whether the limit was reached, which disarms it.
-    pub(crate) fn take_limit_event(&self) -> bool {
+    fn take_limit_event(&self) -> bool {
         let told = self.srq.take_limit_event().unwrap_or(false);
         if told {
             lock(&self.attr).srq_limit = 0;
         }
         told
+    }
+}
+
+/// Those of a session. The lock is held while one of them has a share more, so that who destroys it sees none.
+#[derive(Default)]
+struct Srqs(Mutex<HashMap<SrqId, Weak<Srq>>>);
+
+impl Part for Srqs {
+    fn tell(&self, source: EventSource) {
+        let EventSource::SharedReceiveQueue(id) = source else {
+            return;
+        };
+        let srqs = lock(&self.0);
+        if let Some(srq) = srqs.get(&id).and_then(Weak::upgrade)
+            && srq.take_limit_event()
+        {
+            let event = ibv_async_event {
+                element: srq.abi_ptr().addr(),
+                event_type: IBV_EVENT_SRQ_LIMIT_REACHED,
+            };
+            srq.context().tell(event, &srq.unacknowledged);
+        }
     }
 }

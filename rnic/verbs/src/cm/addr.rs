@@ -1,7 +1,7 @@
 //! Socket addresses, as C has them.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 
 use libc::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
@@ -72,33 +72,4 @@ pub(crate) fn reserve_port(local: SocketAddr) -> Outcome<(u16, OwnedFd)> {
     rustix::net::bind(&socket, &local)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
     Ok((bound.port(), socket))
-}
-
-/// An IPv4 address that came IPv6-mapped, as itself.
-pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// The address that the host's routes give to what goes to `remote`, if it is one of `own`; else the first
-/// of the same family.
-pub(crate) fn source_toward(remote: SocketAddr, own: &[IpAddr]) -> Option<IpAddr> {
-    let asked = routed_from(remote);
-    let routed = asked.ok().map(|address: SocketAddr| address.ip());
-    routed.filter(|address| own.contains(address)).or_else(|| {
-        own.iter()
-            .copied()
-            .find(|own| own.is_ipv4() == remote.is_ipv4())
-    })
-}
-
-/// The address that a socket gets when it is connected to `remote`, of which nothing is sent.
-fn routed_from(remote: SocketAddr) -> Result<SocketAddr, Errno> {
-    let family = match remote {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    // Not by the C library, whose sockets a program may have replaced by rsockets.
-    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    rustix::net::connect(&socket, &remote)?;
-    SocketAddr::try_from(rustix::net::getsockname(&socket)?)
 }

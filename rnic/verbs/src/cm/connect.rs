@@ -18,11 +18,14 @@ use crate::abi::{
 use crate::cm::CmId;
 use crate::cm::event::Details;
 use crate::cm::id::{Connection, State};
+use crate::cm::identifiers::Identifiers;
+use crate::cm::net::{errno_of, log_end};
+use crate::cm::ports::ports;
 use crate::device::MAX_READS;
 use crate::ffi::{Fail, Outcome, Ptr};
 use crate::lock;
 use crate::process::Process;
-use crate::qp::Qp;
+use crate::qp::{Qp, Qps};
 use crate::session::Session;
 
 /// Whether no event of the connection comes after this one.
@@ -36,10 +39,6 @@ pub(crate) fn is_end(event: c_int) -> bool {
             | RDMA_CM_EVENT_DEVICE_REMOVAL
     )
 }
-
-/// In a Terminate: no buffer for a Send (RFC 5041 section 8.2). Programs for InfiniBand count on the sender's
-/// retries, which iWARP has not.
-const NO_RECEIVE: u16 = 0x1202;
 
 /// What a side says of itself when it connects or accepts.
 struct Parameters {
@@ -112,8 +111,7 @@ impl CmId {
             if let Some(chosen) = qp.rnic().local_addr()
                 && local.is_none_or(|local| local.port() == 0)
             {
-                let ports = &Process::current().ports;
-                state.held = ports.hold(chosen, state.reuse).ok();
+                state.held = ports().hold(chosen, state.reuse).ok();
             }
             Ok(())
         })
@@ -190,7 +188,7 @@ impl CmId {
             ));
         };
         let named = || {
-            lock(&session.qps)
+            lock(&session.part::<Qps>().0)
                 .get(&QpNum(qp_num))
                 .and_then(Weak::upgrade)
         };
@@ -214,7 +212,8 @@ impl CmId {
         begin: impl FnOnce() -> Outcome<()>,
     ) -> Outcome<()> {
         let num = qp.rnic().num();
-        let mut connections = lock(&session.connections);
+        let identifiers = session.part::<Identifiers>();
+        let mut connections = lock(&identifiers.connections);
         let holder = connections.get(&num);
         if self.has_connection() || holder.is_some_and(|id| id.has_connection()) {
             return Err(Fail::of(
@@ -236,7 +235,7 @@ impl CmId {
         self.end_told.store(false, Ordering::Release);
         let begun = begin();
         if begun.is_err() {
-            lock(&session.connections).remove(&num);
+            lock(&identifiers.connections).remove(&num);
             self.state().connection = None;
         }
         begun
@@ -348,21 +347,6 @@ fn translate(event: ConnectionEvent) -> (c_int, Details) {
     }
 }
 
-/// Tells of a connection's end that was not in order. Programs see no more of it than work that is flushed.
-pub(crate) fn log_end(what: &str, reason: DisconnectReason, message: &str) {
-    use DisconnectReason::{Graceful, PeerFault, TerminateReceived, TerminateSent};
-    let level = match reason {
-        Graceful => log::Level::Debug,
-        TerminateReceived { control } | TerminateSent { control } | PeerFault { control }
-            if control == NO_RECEIVE =>
-        {
-            log::Level::Warn
-        }
-        _ => log::Level::Info,
-    };
-    log::log!(level, "{what} ended: {message}");
-}
-
 fn connect_failed(reason: DisconnectReason) -> (c_int, Details) {
     let errno = errno_of(reason);
     let event = match errno {
@@ -371,14 +355,4 @@ fn connect_failed(reason: DisconnectReason) -> (c_int, Details) {
         _ => RDMA_CM_EVENT_CONNECT_ERROR,
     };
     (event, Details::failed(errno))
-}
-
-/// The error's number for how a connection ended, or did not come about.
-pub(crate) fn errno_of(reason: DisconnectReason) -> Errno {
-    match reason {
-        DisconnectReason::Refused => Errno::CONNREFUSED,
-        DisconnectReason::Reset | DisconnectReason::PeerClosed => Errno::CONNRESET,
-        DisconnectReason::TimedOut => Errno::TIMEDOUT,
-        _ => Errno::CONNABORTED,
-    }
 }

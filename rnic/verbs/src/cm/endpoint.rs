@@ -257,7 +257,7 @@ impl CmId {
     pub(crate) fn all_contexts() -> Outcome<Vec<Ptr<crate::abi::ibv_context>>> {
         let sessions = crate::process::Process::current().sessions()?;
         let context = |session: &Arc<crate::session::Session>| {
-            let (context, _) = session.shared()?;
+            let (context, _) = crate::shared::shared(session)?;
             Ok(context.abi_ptr())
         };
         sessions.iter().map(context).collect()

@@ -19,12 +19,14 @@ use crate::abi::{
 use crate::cm::addr::to_storage;
 use crate::cm::channel::EventChannel;
 use crate::cm::event::{Details, Event};
+use crate::cm::identifiers::Identifiers;
 use crate::cm::ports::Held;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
-use crate::qp::Qp;
+use crate::qp::{Qp, Qps};
 use crate::session::Session;
+use crate::shared::shared;
 
 zeroable!(rdma_cm_id);
 
@@ -175,7 +177,7 @@ impl CmId {
 
     /// Makes it one of a device's: from here on `id->verbs` is there.
     pub(crate) fn bind_to(&self, state: &mut State, session: &Arc<Session>) -> Outcome<()> {
-        let (context, pd) = session.shared()?;
+        let (context, pd) = shared(session)?;
         state.session = Some(session.clone());
         field!(self.abi, verbs).set(context.abi_ptr());
         field!(self.abi, port_num).set(1);
@@ -327,7 +329,8 @@ impl CmId {
             (state.session.clone(), num, listeners)
         };
         if let (Some(session), Some(num)) = (session, num) {
-            let mut connections = lock(&session.connections);
+            let identifiers = session.part::<Identifiers>();
+            let mut connections = lock(&identifiers.connections);
             // Another identifier's may be the queue pair's next connection.
             if connections
                 .get(&num)
@@ -337,7 +340,7 @@ impl CmId {
             }
         }
         for (session, listener) in listeners {
-            lock(&session.listeners).remove(&listener);
+            lock(&session.part::<Identifiers>().listeners).remove(&listener);
         }
     }
 
@@ -351,7 +354,8 @@ impl CmId {
         let is_shown = |qp: &Arc<Qp>| qp.abi_ptr() == shown;
         let made = state.made_qp.upgrade().filter(is_shown);
         made.or_else(|| {
-            let all = lock(&session.qps);
+            let qps = session.part::<Qps>();
+            let all = lock(&qps.0);
             all.values().filter_map(Weak::upgrade).find(is_shown)
         })
     }

@@ -9,10 +9,18 @@ use rustix::io::Errno;
 
 use crate::ffi::{Fail, Outcome};
 use crate::lock;
+use crate::per_process::PerProcess;
 
 /// By port: the addresses, and whether the holder lets others have them too.
 #[derive(Debug, Default)]
 pub(crate) struct Ports(Mutex<HashMap<u16, Vec<(IpAddr, bool)>>>);
+
+static PORTS: PerProcess<Ports> = PerProcess::new(Ports::default);
+
+/// Those of this process.
+pub(crate) fn ports() -> &'static Ports {
+    PORTS.get()
+}
 
 /// A port is held as long as this lives.
 #[derive(Debug)]

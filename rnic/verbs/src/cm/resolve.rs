@@ -7,12 +7,14 @@ use rustix::io::Errno;
 
 use crate::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED};
 use crate::cm::CmId;
-use crate::cm::addr::{reserve_port, source_toward, unmapped};
+use crate::cm::addr::reserve_port;
 use crate::cm::event::Details;
 use crate::cm::id::State;
+use crate::cm::net::{unmapped, way_toward};
+use crate::cm::ports::ports;
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
-use crate::session::Session;
+use crate::shared::shared;
 
 impl CmId {
     /// Binds it to an address, and to the device that has it. A wildcard is of no device yet; as with the
@@ -31,11 +33,11 @@ impl CmId {
             port => (port, None),
         };
         let local = SocketAddr::new(local.ip(), port);
-        let held = Process::current().ports.hold(local, state.reuse)?;
+        let held = ports().hold(local, state.reuse)?;
         if is_of_no_device(local.ip()) {
             // What listening needs: some programs tell their peers the port before they listen.
             for session in Process::current().sessions()? {
-                session.shared()?;
+                shared(&session)?;
             }
         } else {
             let session = Process::current().session_at(local.ip())?;
@@ -116,14 +118,4 @@ impl State {
 /// Whether binding to an address leaves open by which device peers come.
 fn is_of_no_device(address: IpAddr) -> bool {
     address.is_unspecified() || address.is_loopback()
-}
-
-/// The device that leads to a peer, and the address that it has there.
-pub(crate) fn way_toward(remote: SocketAddr) -> Outcome<(Arc<Session>, IpAddr)> {
-    let session = Process::current().session_toward(remote.ip())?;
-    let local = source_toward(remote, &session.info()?.addresses).ok_or_else(|| {
-        let why = format!("no address of {} leads to {remote}", session.interface());
-        Fail::of(Errno::ADDRNOTAVAIL, why)
-    })?;
-    Ok((session, local))
 }

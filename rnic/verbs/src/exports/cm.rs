@@ -4,15 +4,14 @@ use std::ffi::{c_int, c_void};
 
 use rustix::io::Errno;
 
-use super::ops::check_qp_ex;
 use crate::abi::{
     IBV_QP_INIT_ATTR_PD, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_context,
     ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr, rdma_addrinfo,
     rdma_cm_event, rdma_cm_id, rdma_event_channel,
 };
 use crate::cm::{CmId, Event, EventChannel, free_addrinfo, get_addrinfo, read_sockaddr};
-use crate::exports::wr::add_operations;
 use crate::ffi::{Fail, Object, Ptr, array_of, exports, field, free_array};
+use crate::ops::{add_operations, check_qp_ex};
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::srq::Srq;

@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_int, c_void};
 
 use rustix::io::Errno;
 
-use super::ops;
 use crate::abi::{
     COMPAT_PORT_ATTR, ibv_context, ibv_device, ibv_device_attr, ibv_gid, ibv_gid_entry,
     ibv_port_attr,
@@ -12,6 +11,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::device::{self, Device};
 use crate::ffi::{Fail, Object, Ptr, array_of, exports, free_array};
+use crate::ops;
 use crate::process::Process;
 
 /// `IBV_FORK_UNNEEDED`: a child has no session of its parent's.
@@ -52,7 +52,9 @@ exports! {
     }
 
     "IBVERBS_1.1" ptr fn ibv_open_device(device: Ptr<ibv_device>) -> Ptr<ibv_context> {
-        Ok(ops::open(device.object::<Device>()?)?.hand_out())
+        let interface = device.object::<Device>()?.interface();
+        let session = Process::current().session(interface)?;
+        Ok(ops::open(&session)?.hand_out())
     }
 
     "IBVERBS_1.1" cm fn ibv_close_device(context: Ptr<ibv_context>) -> c_int {

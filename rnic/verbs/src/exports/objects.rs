@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_uint, c_void};
 use rustix::io::Errno;
 
 use crate::abi::{
-    IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION,
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED, IBV_REREG_MR_CHANGE_ACCESS,
+    IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, ibv_async_event, ibv_comp_channel,
+    ibv_context, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr,
 };
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
@@ -123,7 +124,7 @@ exports! {
     }
 
     "IBVERBS_1.6" ptr fn ibv_qp_to_qp_ex(qp: Ptr<ibv_qp>) -> Ptr<ibv_qp_ex> {
-        Ok(match super::wr::has_operations(qp.object::<Qp>()?) {
+        Ok(match crate::ops::has_operations(qp.object::<Qp>()?) {
             true => qp.cast(),
             false => Ptr::NULL,
         })
@@ -155,7 +156,7 @@ exports! {
     }
 
     "IBVERBS_1.1" void fn ibv_ack_async_event(event: Ptr<ibv_async_event>) {
-        Context::acknowledge(event.read()?)
+        acknowledge(event.read()?)
     }
 }
 
@@ -173,4 +174,21 @@ fn register(
         access,
     };
     Ok(Mr::register(&pd.share::<Pd>()?, wanted)?.hand_out())
+}
+
+/// The program gives an event back. Queue pairs have no events.
+fn acknowledge(event: ibv_async_event) -> Outcome<()> {
+    let element = event.element as u64;
+    match event.event_type {
+        IBV_EVENT_CQ_ERR => Ptr::from_addr(element)
+            .object::<Cq>()?
+            .async_unacknowledged
+            .acknowledge(1),
+        IBV_EVENT_SRQ_LIMIT_REACHED => Ptr::from_addr(element)
+            .object::<Srq>()?
+            .unacknowledged
+            .acknowledge(1),
+        _ => {}
+    }
+    Ok(())
 }

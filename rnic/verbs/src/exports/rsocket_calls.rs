@@ -11,8 +11,7 @@ use super::blocking::{c, exported};
 use super::rsockets::put_address;
 use crate::cm::read_sockaddr;
 use crate::ffi::{Fail, Outcome, Ptr, long};
-use crate::process::Process;
-use crate::rsocket::{MAX_WAIT, State, Transfer};
+use crate::rsocket::{MAX_WAIT, State, Transfer, table};
 
 /// How long a call looks again and again before it sleeps: waking up takes longer.
 const SPIN: Duration = Duration::from_micros(10);
@@ -39,7 +38,7 @@ fn until_done(
         // SAFETY: one pollfd of this stack.
         let woken = unsafe { c::poll(&raw mut polled, 1, MAX_WAIT.as_millis() as c_int) };
         let ended = long(call, || {
-            Process::current().rsockets.find(fd)?.end_wait();
+            table().find(fd)?.end_wait();
             match woken {
                 ..0 => Err(Errno::INTR.into()),
                 _ => Ok(0),
@@ -53,7 +52,7 @@ fn until_done(
 
 /// Tries for a while, and then has the caller wait.
 fn look(fd: c_int, act: &mut impl FnMut(&mut State) -> Outcome<Option<isize>>) -> Outcome<isize> {
-    let socket = Process::current().rsockets.find(fd)?;
+    let socket = table().find(fd)?;
     let mut until = None;
     loop {
         if let Some(done) = socket.attempt(false, &mut *act)? {
@@ -138,7 +137,7 @@ unsafe extern "C-unwind" fn raccept(
             return Ok(None);
         };
         put_address(peer, address, length);
-        Ok(Some(Process::current().rsockets.add(socket) as isize))
+        Ok(Some(table().add(socket) as isize))
     });
     accepted as c_int
 }
@@ -152,7 +151,7 @@ unsafe extern "C-unwind" fn rconnect(
 ) -> c_int {
     let begun = long("rconnect", || {
         let remote = read_sockaddr(address)?;
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         socket.connect(remote)?;
         match socket.with(|state| state.options.nonblocking) {
             true => Err(Errno::INPROGRESS.into()),
@@ -191,7 +190,7 @@ unsafe extern "C-unwind" fn rrecvfrom(
     let got = receive("rrecvfrom", fd, Ptr::to(&mut part), 1, flags);
     if got > 0 && !address.is_null() {
         long("rrecvfrom", || {
-            let socket = Process::current().rsockets.find(fd)?;
+            let socket = table().find(fd)?;
             put_address(
                 socket.with(|state| state.remote_as_seen())?,
                 address,

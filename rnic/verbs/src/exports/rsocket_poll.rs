@@ -10,8 +10,7 @@ use rustix::io::Errno;
 
 use super::blocking::{c, exported};
 use crate::ffi::{Outcome, Ptr, number};
-use crate::process::Process;
-use crate::rsocket::MAX_WAIT;
+use crate::rsocket::{MAX_WAIT, table};
 
 /// Bits of a word of an `fd_set`.
 const WORD: usize = 64;
@@ -63,7 +62,7 @@ struct Round {
 
 /// Looks at the rsockets, and prepares to wait where none is ready.
 fn begin(fds: Ptr<pollfd>, count: usize, deadline: Deadline) -> Outcome<Round> {
-    let rsockets = &Process::current().rsockets;
+    let rsockets = table();
     let waits = !deadline.has_passed();
     let (mut ready, mut any) = (false, false);
     let place = WAITED.with_borrow_mut(|waited| {
@@ -106,7 +105,7 @@ fn begin(fds: Ptr<pollfd>, count: usize, deadline: Deadline) -> Outcome<Round> {
 
 /// Writes down what was found, and says of how many descriptors anything.
 fn end(fds: Ptr<pollfd>, count: usize) -> Outcome<c_int> {
-    let rsockets = &Process::current().rsockets;
+    let rsockets = table();
     WAITED.with_borrow(|waited| {
         let mut found = 0;
         for (index, waited) in waited.iter().enumerate().take(count) {

@@ -8,8 +8,7 @@ use rustix::io::Errno;
 
 use crate::cm::{read_sockaddr, to_storage};
 use crate::ffi::{Fail, Outcome, Ptr, exports};
-use crate::process::Process;
-use crate::rsocket::{Family, Options, Socket};
+use crate::rsocket::{Family, Options, Socket, table};
 
 /// Makes an rsocket.
 fn make(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
@@ -28,7 +27,7 @@ fn make(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
     }
     let options = Options::new(kind & SOCK_NONBLOCK != 0, kind & SOCK_CLOEXEC != 0);
     let socket = Socket::new(family, options)?;
-    Ok(Process::current().rsockets.add(socket))
+    Ok(table().add(socket))
 }
 
 /// Puts an address where a program wants it, as much as there is space for.
@@ -48,26 +47,26 @@ exports! {
 
     "RDMACM_1.0" cm fn rbind(fd: c_int, address: Ptr<sockaddr>, _length: socklen_t) -> c_int {
         let address = read_sockaddr(address)?;
-        Process::current().rsockets.find(fd)?.with(|state| state.bind(address))
+        table().find(fd)?.with(|state| state.bind(address))
     }
 
     "RDMACM_1.0" cm fn rlisten(fd: c_int, backlog: c_int) -> c_int {
-        Process::current().rsockets.find(fd)?.listen(backlog)
+        table().find(fd)?.listen(backlog)
     }
 
     "RDMACM_1.0" cm fn rshutdown(fd: c_int, how: c_int) -> c_int {
-        Process::current().rsockets.find(fd)?.with(|state| state.shut_down(how))
+        table().find(fd)?.with(|state| state.shut_down(how))
     }
 
     "RDMACM_1.0" cm fn rclose(fd: c_int) -> c_int {
-        Process::current().rsockets.remove(fd)?.close();
+        table().remove(fd)?.close();
         Ok(())
     }
 
     "RDMACM_1.0" cm fn rgetpeername(
         fd: c_int, address: Ptr<sockaddr>, length: Ptr<socklen_t>,
     ) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         put_address(socket.with(|state| state.remote_as_seen())?, address, length);
         Ok(())
     }
@@ -75,7 +74,7 @@ exports! {
     "RDMACM_1.0" cm fn rgetsockname(
         fd: c_int, address: Ptr<sockaddr>, length: Ptr<socklen_t>,
     ) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         put_address(socket.with(|state| state.local_as_seen()), address, length);
         Ok(())
     }
@@ -83,26 +82,26 @@ exports! {
     "RDMACM_1.0" cm fn rsetsockopt(
         fd: c_int, level: c_int, name: c_int, value: Ptr<c_void>, length: socklen_t,
     ) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         socket.with(|state| state.set_option((level, name), value, length))
     }
 
     "RDMACM_1.0" cm fn rgetsockopt(
         fd: c_int, level: c_int, name: c_int, value: Ptr<c_void>, length: Ptr<socklen_t>,
     ) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         socket.with(|state| state.option((level, name), value, length))
     }
 
     /// C declares the argument as one of any number.
     "RDMACM_1.0" number fn rfcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         // Flags are an int, whose upper half is not defined here.
         socket.with(|state| state.control(command, argument as c_int))
     }
 
     "RDMACM_1.0" cm fn riounmap(fd: c_int, start: Ptr<c_void>, length: usize) -> c_int {
-        let socket = Process::current().rsockets.find(fd)?;
+        let socket = table().find(fd)?;
         socket.with(|state| state.unmap(start, length))
     }
 }

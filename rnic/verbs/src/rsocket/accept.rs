@@ -9,11 +9,12 @@ use std::time::Duration;
 use rnic::{ConnectionRequest, ListenOptions, Listener};
 use rustix::io::Errno;
 
+use super::bell::Watchers;
 use super::options::Options;
 use super::socket::{Family, Phase, Socket, State};
 use super::stream::{End, LOOKS, Stream};
 use super::wire::Hello;
-use crate::cm::{backlog_within, listen_everywhere, unmapped};
+use crate::cm::net::{backlog_within, listen_everywhere, unmapped};
 use crate::ffi::Outcome;
 use crate::process::Process;
 use crate::session::Session;
@@ -195,7 +196,9 @@ impl State {
                 .transport(Process::transport()?);
             let listener = Listener::bind_with(session.rnic(), at, options)?;
             for id in listener.ids() {
-                session.rsockets.watch_listener(id, &self.bell, &own);
+                session
+                    .part::<Watchers>()
+                    .watch_listener(id, &self.bell, &own);
             }
             let port = listener.local_addr().port();
             listeners.push((session.clone(), listener));

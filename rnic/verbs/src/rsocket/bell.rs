@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use rnic::{ListenerId, QpNum};
+use rnic::{EventSource, ListenerId, QpNum};
 use rustix::event::EventfdFlags;
 
 use super::socket::Socket;
 use crate::ffi::Outcome;
 use crate::lock;
+use crate::session::Part;
 
 /// A descriptor that stays readable from a ring until it is silenced.
 #[derive(Debug)]
@@ -84,22 +85,31 @@ impl Watchers {
         listeners.insert(id, (Arc::downgrade(bell), socket.clone()));
     }
 
-    pub(crate) fn tell_connection(&self, num: QpNum) {
+    fn tell_connection(&self, num: QpNum) {
         if let Some(bell) = lock(&self.connections).get(&num).and_then(Weak::upgrade) {
             bell.ring_for_news();
         }
     }
 
     /// A peer has come. For the session's thread, which holds no rsocket's lock.
-    pub(crate) fn tell_listener(&self, id: ListenerId) {
+    fn tell_listener(&self, id: ListenerId) {
         let watcher = lock(&self.listeners).get(&id).cloned();
         if let Some(socket) = watcher.and_then(|(_, socket)| socket.upgrade()) {
             socket.take_peers();
         }
     }
+}
 
-    /// The device is gone.
-    pub(crate) fn tell_all(&self) {
+impl Part for Watchers {
+    fn tell(&self, source: EventSource) {
+        match source {
+            EventSource::QueuePair(num) => self.tell_connection(num),
+            EventSource::Listener(id) => self.tell_listener(id),
+            _ => {}
+        }
+    }
+
+    fn device_gone(&self) {
         let connections = lock(&self.connections);
         let listeners = lock(&self.listeners);
         let of_listeners = listeners.values().map(|(bell, _)| bell);

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use rnic::ConnectionEvent;
 use rustix::io::Errno;
 
+use super::bell::Watchers;
 use super::socket::{Phase, Socket, State};
 use super::stream::Stream;
 use super::wire::Hello;
-use crate::cm::{errno_of, unmapped, way_toward};
+use crate::cm::net::{errno_of, unmapped, way_toward};
 use crate::ffi::{Fail, Outcome};
 use crate::process::Process;
 
@@ -53,7 +54,7 @@ impl Socket {
     ) -> Outcome<()> {
         self.watch_stream(&stream)?;
         self.with(|state| {
-            let watchers = &stream.session().rsockets;
+            let watchers = stream.session().part::<Watchers>();
             watchers.watch_connection(stream.qp().num(), &state.bell);
             begin(&stream)?;
             state.phase = Phase::Opening(Box::new(stream), hello);

@@ -10,6 +10,7 @@ use super::socket::{Phase, State};
 use crate::abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE};
 use crate::ffi::{Fail, Outcome, Ptr};
 use crate::pd::{Mr, Registration};
+use crate::shared::shared;
 
 impl State {
     /// Lets the peer write to memory, under an offset, or under its address when that is -1. The offset.
@@ -31,14 +32,14 @@ impl State {
             -1 => addr,
             offset => offset as u64,
         };
-        let (_, pd) = stream.session().shared()?;
+        let (_, pd) = shared(stream.session())?;
         let wanted = Registration {
             addr: start,
             length,
             iova: addr,
             access: IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
         };
-        let region = Mr::register(pd, wanted)?;
+        let region = Mr::register(&pd, wanted)?;
         let mapped = mapped(addr, length, region.rkey(), named)?;
         let entries = stream.iomap_entries();
         stream.iomap.add(entries, mapped, region)?;

@@ -24,6 +24,7 @@ use super::wire::{Entry, Hello, Mapped, Message, TARGETS};
 use crate::ffi::Outcome;
 use crate::process::Process;
 use crate::session::Session;
+use crate::shared::shared;
 use idle::Quiet;
 use sizes::SPARE_RECEIVES;
 pub(crate) use sizes::Sizes;
@@ -95,7 +96,7 @@ impl Stream {
         let sizes = wanted.within(session.info()?.max_queue_depth)?;
         let receives = u32::from(sizes.credits) + SPARE_RECEIVES;
         let send_queue = u32::from(sizes.send_queue);
-        let (_, pd) = session.shared()?;
+        let (_, pd) = shared(session)?;
         let cq = CompletionQueue::create(session.rnic(), send_queue + receives)?;
         let config = QpConfig::default()
             .sq_depth(send_queue)

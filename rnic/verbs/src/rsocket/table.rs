@@ -8,6 +8,14 @@ use rustix::io::Errno;
 
 use super::Socket;
 use crate::ffi::Outcome;
+use crate::per_process::PerProcess;
+
+static TABLE: PerProcess<Table> = PerProcess::new(Table::default);
+
+/// That of this process.
+pub(crate) fn table() -> &'static Table {
+    TABLE.get()
+}
 
 #[derive(Default)]
 pub(crate) struct Table(RwLock<HashMap<c_int, Arc<Socket>>>);

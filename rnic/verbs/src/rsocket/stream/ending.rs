@@ -6,7 +6,7 @@ use rnic::{ConnectionEvent, DisconnectReason};
 use rustix::io::Errno;
 
 use super::{End, Stream};
-use crate::cm::log_end;
+use crate::cm::net::log_end;
 use crate::rsocket::wire::Message;
 
 impl Stream {

@@ -1,11 +1,14 @@
-//! What the headers' inline functions find in an `ibv_context`.
+//! What the headers' inline functions find in an `ibv_context` and in an `ibv_qp_ex`.
+
+mod wr;
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::wr;
+pub(crate) use wr::{add_operations, has_operations};
+
 use crate::abi::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_QP_INIT_ATTR_CREATE_FLAGS,
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SRQ_INIT_ATTR_PD,
@@ -21,13 +24,14 @@ use crate::ffi::{Fail, Object, Outcome, Ptr, data_number, data_verb, field, ptr,
 use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::qp::Qp;
+use crate::session::Session;
 use crate::srq::Srq;
 use crate::{device, poll, post};
 
 zeroable!(ibv_device_attr_ex);
 
 /// The struct of a context that is being opened.
-pub(crate) fn verbs_context(device: Ptr<ibv_device>, async_fd: c_int) -> verbs_context {
+fn verbs_context(device: Ptr<ibv_device>, async_fd: c_int) -> verbs_context {
     verbs_context {
         newer: [0; 6],
         query_port,
@@ -168,14 +172,14 @@ unsafe extern "C-unwind" fn create_qp_ex(
         let attr = init.read()?;
         let mut plain = check_qp_ex(&attr)?;
         let qp = Qp::create(&attr.pd.share::<Pd>()?, &mut plain)?;
-        wr::add_operations(&qp, &attr);
+        add_operations(&qp, &attr);
         init.update(|init| init.cap = plain.cap);
         Ok(qp.hand_out())
     })
 }
 
 /// What an extended queue pair is made with, when it asks for nothing that is not there.
-pub(super) fn check_qp_ex(attr: &ibv_qp_init_attr_ex) -> Outcome<crate::abi::ibv_qp_init_attr> {
+pub(crate) fn check_qp_ex(attr: &ibv_qp_init_attr_ex) -> Outcome<crate::abi::ibv_qp_init_attr> {
     let known =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let asks_for_flags =
@@ -313,8 +317,7 @@ unsafe extern "C-unwind" fn read_wc_flags(cq: Ptr<ibv_cq_ex>) -> u32 {
     current(cq, |wc| wc.wc_flags)
 }
 
-/// Keeps an opened context for the program.
-pub(super) fn open(device: &device::Device) -> Outcome<Arc<Context>> {
-    let process = crate::process::Process::current();
-    Context::open(&process.session(device.interface())?)
+/// Opens a device's context, with these functions in it.
+pub(crate) fn open(session: &Arc<Session>) -> Outcome<Arc<Context>> {
+    Context::open(session, verbs_context)
 }

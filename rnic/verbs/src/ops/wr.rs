@@ -18,7 +18,7 @@ use crate::qp::Qp;
 zeroable!(ibv_send_wr);
 
 /// That the operations that a queue pair is to have are there.
-pub(super) fn check_operations(attr: &ibv_qp_init_attr_ex) -> Outcome<()> {
+pub(crate) fn check_operations(attr: &ibv_qp_init_attr_ex) -> Outcome<()> {
     let known = IBV_QP_EX_WITH_RDMA_WRITE
         | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
         | IBV_QP_EX_WITH_SEND
@@ -43,7 +43,7 @@ fn operations(attr: &ibv_qp_init_attr_ex) -> Option<u64> {
 }
 
 /// Gives a queue pair those that it was made with.
-pub(super) fn add_operations(qp: &Qp, attr: &ibv_qp_init_attr_ex) {
+pub(crate) fn add_operations(qp: &Qp, attr: &ibv_qp_init_attr_ex) {
     let Some(operations) = operations(attr) else {
         return;
     };
@@ -76,7 +76,7 @@ pub(super) fn add_operations(qp: &Qp, attr: &ibv_qp_init_attr_ex) {
 }
 
 /// It was made with them.
-pub(super) fn has_operations(qp: &Qp) -> bool {
+pub(crate) fn has_operations(qp: &Qp) -> bool {
     field!(qp.abi, wr_start).get().is_some()
 }
 
