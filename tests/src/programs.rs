@@ -83,7 +83,14 @@ impl Programs {
     /// The hosts, with everything at its default.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let pair = Pair::with(name, &LinkOptions::default(), &DaemonOptions::default());
+        let options = DaemonOptions::default();
+        Self::with_each(name, [&options, &options])
+    }
+
+    /// The hosts, with daemons of these options on `a` and `b`.
+    #[must_use]
+    pub fn with_each(name: &str, daemons: [&DaemonOptions; 2]) -> Self {
+        let pair = Pair::with_each(name, &LinkOptions::default(), daemons);
         let library = Library::new(&pair.lab);
         Self { pair, library }
     }

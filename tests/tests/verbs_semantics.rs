@@ -5,6 +5,7 @@
 //! - `backlog.c`: rsockets that are connected before they are accepted;
 //! - `identifiers.c`: second calls, ports, queue pairs and channels of identifiers, peers that do not wait;
 //! - `numbered.c`: queue pairs that are named by their number;
+//! - `outcomes.c`: events and errors that programs are told, and when;
 //! - `ports.c`: local ports;
 //! - `requests.c`: lists of work requests, those made by calls, fences and memory windows;
 //! - `resize.c`: completion queues that grow;
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rnic::{Context, Listener};
+use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, INTERFACE};
 use rnic_tests::programs::Programs;
 use rnic_tests::wait;
@@ -132,6 +135,27 @@ fn identifiers_answer_second_calls_and_peers_that_go_as_the_kernels_do() {
 #[test]
 fn an_rsocket_is_connected_before_it_is_accepted_and_says_nothing_of_options() {
     assert_eq!(run_alone("verbs-backlog", "backlog.c"), "");
+}
+
+#[test]
+fn programs_are_told_events_depths_and_errors_as_the_manual_pages_promise() {
+    run_alone("verbs-outcomes", "outcomes.c");
+}
+
+#[test]
+fn a_peer_that_does_not_answer_in_time_is_told_as_unreachable() {
+    let soon = DaemonOptions {
+        arguments: vec!["--answer-timeout".to_owned(), "1000".to_owned()],
+        ..DaemonOptions::default()
+    };
+    let programs = Programs::with_each("verbs-unanswered", [&soon, &DaemonOptions::default()]);
+    let program = built(&programs, "outcomes.c", C);
+    let context = Context::open(programs.pair.daemon_b.socket()).expect("the daemon serves");
+    let at = programs.pair.b.address(Family::V4, 7471);
+    let silent = Listener::bind(&context, at, 1).expect("a free address");
+    let line = format!("env {} unanswered {}", program.display(), at.ip());
+    drop(programs.on_a(&line).spawn().finish(LIMIT).success());
+    drop(silent);
 }
 
 /// What the log says of the connections that `unreceived.c` has ended: those of a Send without a receive, from
