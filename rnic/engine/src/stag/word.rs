@@ -178,16 +178,29 @@ impl View {
     /// From now on the STag is valid with this key and these rights, by this entry, and by those that take them over.
     /// `false` when another shard has changed it since it was seen.
     pub(super) fn make_valid(&self, key: u8, rights: &Rights) -> bool {
-        let seen = self.seen.get();
-        // Of two that would write at once one comes first, and the other finds the word changed.
-        if !self.change(seen, seen & !VALID | BEING_WRITTEN) {
+        if !self.begin_change() {
             return false;
         }
+        self.write(rights);
+        self.end_change(key)
+    }
+
+    /// Of two that would write at once one comes first, and the other finds the word changed.
+    fn begin_change(&self) -> bool {
+        let seen = self.seen.get();
+        self.change(seen, seen & !VALID | BEING_WRITTEN)
+    }
+
+    fn write(&self, rights: &Rights) {
         // Who reads one of these sees the change before it.
         fence(Ordering::Release);
         for (to, from) in self.shared.0.rights.iter().zip(rights.to_fields()) {
             to.store(from, Ordering::Relaxed);
         }
+    }
+
+    /// Another shard may have invalidated the STag meanwhile: then it stays invalid.
+    fn end_change(&self, key: u8) -> bool {
         self.change(self.seen.get(), keyed(key))
     }
 

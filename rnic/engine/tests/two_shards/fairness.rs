@@ -363,3 +363,65 @@ fn a_client_whose_messages_fill_the_link_leaves_its_share_to_one_that_waits() {
     // A turn of the one is 32 KiB, 23 segments; the other has no more than a message of 8 for its own.
     assert!(shares[0] > 0.65 && shares[1] > 0.2, "{shares:?}");
 }
+
+/// Frames of a side that has few, and those of them that sending may not use.
+const FEW: u32 = 64;
+const RESERVE: usize = 16;
+
+/// Connections of a side with few frames, whose windows are open for more. Their peer acknowledges nothing from now on.
+fn unacknowledged<const N: usize>(clients: usize) -> (World, [QpNum; N]) {
+    let mut config = SideConfig {
+        frames: FEW,
+        ..SideConfig::default()
+    };
+    config.shard.receive_reserve = RESERVE;
+    config.shard.limits.clients = clients;
+    let mut world = World::with(7, Impairment::NONE, config, SideConfig::default(), false);
+    let qps = [(); N].map(|()| world.connect().0);
+    for qp in qps {
+        write(&mut world, qp, 1 << 20);
+        let limit = Duration::from_secs(10);
+        assert!(world.run_until(limit, |world| !world.a.completions.is_empty()));
+        world.a.completions.clear();
+    }
+    world.run_for(Duration::from_millis(10));
+    (world, qps)
+}
+
+fn write(world: &mut World, qp: QpNum, bytes: usize) {
+    let remote = (world.b.stag, 0);
+    world.a.post_work(qp, WrOpcode::Write, 0, 0, remote, bytes);
+}
+
+/// No timer goes off meanwhile.
+fn send_unacknowledged(world: &mut World) -> usize {
+    world.b_to_a.cut = true;
+    world.run_for(Duration::from_millis(1));
+    world.a.shard.levels().frames_free
+}
+
+#[test]
+fn a_connection_whose_peer_acknowledges_nothing_holds_as_many_frames_as_it_leaves() {
+    let (mut world, [qp]) = unacknowledged(1);
+    let free = world.a.shard.levels().frames_free;
+    write(&mut world, qp, 1 << 20);
+    let left = send_unacknowledged(&mut world) - RESERVE;
+    let held = free - RESERVE - left;
+    assert!(held.abs_diff(left) <= 1, "{held} held, {left} left");
+}
+
+#[test]
+fn a_client_whose_peers_acknowledge_nothing_holds_as_many_frames_as_it_leaves_to_others() {
+    let (mut world, [first, second]) = unacknowledged(2);
+    let mut other = Tenant::new(&mut world.a, 101, 64, 1);
+    other.connect(&mut world, FIRST_PORT);
+    other.work(&world.a, world.b.stag.0);
+    let free = send_unacknowledged(&mut world);
+    write(&mut world, first, 10_000);
+    let some = free - send_unacknowledged(&mut world);
+    assert!((7..10).contains(&some), "{some}");
+    write(&mut world, second, 1 << 20);
+    let left = send_unacknowledged(&mut world) - RESERVE;
+    let held = free - RESERVE - left;
+    assert!(held.abs_diff(left) <= 1, "{held} held, {left} left");
+}

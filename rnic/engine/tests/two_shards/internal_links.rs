@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command};
-use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
+use rnic_engine::shard::{Shard, ShardConfig, Siblings, untagged_mtu};
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, MpaOptions};
 use rnic_ipc::id::QpNum;
@@ -336,6 +336,52 @@ fn what_comes_by_an_interface_is_never_for_a_connection_over_an_internal_link() 
     host.end(qps);
 }
 
+/// Nor the reverse: what has the ends of a connection over the interface is of no use to it.
+#[test]
+fn what_comes_by_an_internal_link_is_never_for_a_connection_over_an_interface() {
+    let mut host = Host::v4();
+    let (now, mpa) = (host.now, MpaOptions::default());
+    let [a, b] = &mut host.sides;
+    // Some host outside has the second interface's address, as the first one's routes have it.
+    let outward = a.create_qp();
+    a.internal_link = None;
+    let path = a.path_to(b);
+    a.connect(outward, 40_001, b.address, path, mpa, b"", now)
+        .unwrap();
+    let (inward, path) = (b.create_qp(), b.path_to(a));
+    let to = SocketAddr::new(a.address.ip(), 40_001);
+    b.connect(inward, 7174, to, path, mpa, b"", now).unwrap();
+    host.settle();
+    assert_eq!(host.sides[0].counter("rx_martians"), 1);
+    assert_eq!(host.outside[0].came(), 1, "the SYN alone");
+    let [a, b] = &host.sides;
+    assert!(!a.is_established(outward) && !b.is_established(inward));
+}
+
+/// Whatever flow the other shard of the interface has.
+#[test]
+fn what_comes_by_an_internal_link_is_not_handed_to_a_sibling() {
+    let mut host = Host::v4();
+    let mut siblings = Siblings::among(2, 64, 16, [7; 16]).unwrap().into_iter();
+    host.sides[1].shard.join(siblings.next().unwrap());
+    let (umem, pool) = Umem::heap(FRAMES, ChunkSize::Bytes2048);
+    let config = SideConfig::default().shard;
+    let address = host.sides[1].address.to_string();
+    let (mut other, _outside) = interface(3, &address, (&umem, pool), &config);
+    other.shard.join(siblings.next().unwrap());
+    other.internal_link = None;
+    let to = SocketAddr::new(host.sides[0].address.ip(), 40_001);
+    let (qp, path) = (other.create_qp(), other.path_to(&host.sides[0]));
+    let mpa = MpaOptions::default();
+    other
+        .connect(qp, 7174, to, path, mpa, b"", host.now)
+        .unwrap();
+    let qps = host.connect();
+    host.transfer(qps, 100);
+    host.end(qps);
+    assert_eq!(host.sides[1].shard.handover().given, 0);
+}
+
 /// There is no router between the two, whoever says that he is one.
 #[test]
 fn an_icmp_error_changes_nothing_of_a_connection_over_an_internal_link() {
@@ -459,11 +505,11 @@ fn another_link_takes_the_place_of_one_whose_other_end_is_gone() {
     host.outside[1] = outside;
     let ends = join(&mut host.sides, host.now);
     assert!(ends[0].is_some() && ends[1].is_none());
+    // Nothing came by the new link yet.
+    host.sides[0].collect();
+    let reason = host.sides[0].disconnected(active);
+    assert_eq!(reason, Some(DisconnectReason::Reset));
     host.settle();
-    assert_eq!(
-        host.sides[0].disconnected(active),
-        Some(DisconnectReason::Reset)
-    );
     host.run_until(PATIENCE, |_| false);
     let levels = host.sides[0].shard.levels();
     assert_eq!(levels.frames_free, host.sides[0].frames, "{levels:?}");

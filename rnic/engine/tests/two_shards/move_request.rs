@@ -187,6 +187,70 @@ fn a_request_whose_listener_is_gone_waits_where_it_comes_to_until_its_client_goe
     assert_eq!(counter(&mut it, "connections"), 0);
 }
 
+/// The connection's number is gone, and no segment of its flow is dropped for one that is to come.
+#[test]
+fn a_moved_connection_that_is_over_is_awaited_no_longer() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    put(&mut it, moved).unwrap();
+    let qp = accept(&mut it, request);
+    it.steps(|it| it.world.a.is_established(theirs));
+    let abort = true;
+    let disconnect = Command::Disconnect { qp, abort };
+    it.world.b.shard.execute(disconnect, it.world.now).unwrap();
+    assert_flow_is_nobodys(&mut it, theirs);
+}
+
+#[test]
+fn a_moved_request_without_a_place_is_told_and_awaited_no_longer() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    fill_connections(&mut it);
+    let refused = put(&mut it, moved).unwrap_err();
+    assert!(matches!(refused, CommandError::Limit { .. }), "{refused}");
+    let mut events = std::iter::from_fn(|| it.world.b.shard.poll_event());
+    let gone =
+        |event| matches!(event, ShardEvent::RequestGone { request: of, .. } if of == request);
+    assert!(events.any(gone));
+    assert_flow_is_nobodys(&mut it, theirs);
+}
+
+/// As many as the shard may have, to nobody.
+fn fill_connections(it: &mut Astray) {
+    let (now, path) = (it.world.now, it.world.b.path_to(&it.world.a));
+    let nobody = (it.world.a.address.ip(), 9).into();
+    let b = &mut it.world.b;
+    let mut ports = 50_000..;
+    while let Ok(qp) = b.try_create_qp() {
+        let port = ports.next().unwrap();
+        let mpa = MpaOptions::default();
+        if b.connect(qp, port, nobody, path, mpa, b"", now).is_err() {
+            return;
+        }
+    }
+    panic!("there are more connections than queue pairs");
+}
+
+/// Its reset is lost, and what the peer sends is of no connection in the shard that it comes to.
+fn assert_flow_is_nobodys(it: &mut Astray, theirs: QpNum) {
+    it.world.b_to_a.cut = true;
+    it.step();
+    it.world.b_to_a.cut = false;
+    let given = it.other.handover().given;
+    let disconnect = Command::Disconnect {
+        qp: theirs,
+        abort: false,
+    };
+    it.world.a.shard.execute(disconnect, it.world.now).unwrap();
+    it.steps(|it| it.world.a.shard.levels().connections == 0);
+    // What it has sent is on its way.
+    for _ in 0..100 {
+        it.step();
+    }
+    assert_eq!(it.other.handover().given, given);
+    assert!(it.of_other("tcp_unknown_flow") > 0);
+}
+
 #[test]
 fn a_request_over_sctp_and_one_that_is_not_there_stay() {
     let (mut it, _, request) = requested(Transport::Sctp);

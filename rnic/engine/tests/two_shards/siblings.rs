@@ -42,7 +42,9 @@ impl Astray {
         let frames = [0, 1].map(|of: usize| shares[of].free_chunks());
         let mut shards = shares.into_iter().map(|pool| {
             let (port, wire) = MemoryPort::intercepted(&umem, WIRE);
-            let config = SideConfig::of_mtu(mtu).shard;
+            let mut config = SideConfig::of_mtu(mtu).shard;
+            // A test uses them up.
+            config.limits.connections = config.limits.queue_pairs / 2;
             let mut shard = Shard::new(config, pool, vec![port], Instant::ZERO);
             shard.join(siblings.next().unwrap());
             (shard, wire)

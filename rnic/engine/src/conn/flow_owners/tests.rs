@@ -88,6 +88,29 @@ fn a_full_table_has_a_place_for_each_flow_through_any_churn() {
     assert_eq!(left.count(), 0);
 }
 
+/// So a full bucket is rare, long before the table is.
+#[test]
+fn a_flow_goes_to_the_emptier_of_its_buckets() {
+    let (table, tcp) = (FlowOwners::new(100, SECRET), Transport::Tcp);
+    let used = |bucket: usize| {
+        let slots = table.buckets[bucket].0.iter();
+        let used = slots.filter(|slot| slot.load(Ordering::Relaxed) != EMPTY);
+        used.count()
+    };
+    let mut chose_the_second = 0;
+    for number in 0..100 {
+        let [first, second] = table.key(tcp, &tuple(number)).buckets;
+        let before = [used(first), used(second)];
+        assert!(table.enter(1, tcp, &tuple(number)));
+        if first != second {
+            let went_to_second = used(second) > before[1];
+            assert_eq!(went_to_second, before[1] < before[0], "flow {number}");
+            chose_the_second += usize::from(went_to_second);
+        }
+    }
+    assert!(chose_the_second > 10, "{chose_the_second}");
+}
+
 #[test]
 fn what_finds_no_place_is_told_and_harms_nobody() {
     let (table, tcp) = (FlowOwners::new(1, SECRET), Transport::Tcp);

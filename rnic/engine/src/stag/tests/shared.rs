@@ -180,6 +180,28 @@ fn a_window_ends_with_the_registration_that_it_was_bound_to_in_all_shards() {
     }
 }
 
+/// A shard that has looked at neither, or at the region only, when the region has another registration.
+#[test]
+fn a_shard_that_looks_late_gives_nothing_of_what_a_window_was_never_bound_to() {
+    for looks_at_region_first in [false, true] {
+        for kind in [StagKind::WindowType1, StagKind::FastRegion] {
+            let [mut a, b] = with(kind);
+            match kind {
+                StagKind::FastRegion => a.fast_register(keyed(1), USER, None, &part(READ)).unwrap(),
+                _ => drop(a.bind(keyed(1), USER, &part(READ)).unwrap()),
+            }
+            a.local_invalidate(STAG, USER).unwrap();
+            a.fast_register(LATER, USER, None, &again()).unwrap();
+            if looks_at_region_first {
+                assert!(reads(&b, LATER));
+            }
+            let invalid = Err(StagError::Invalid { stag: keyed(1) });
+            assert_eq!(may_read(&b, keyed(1), BASE + 8, 8, USER), invalid);
+            assert!(reads(&b, LATER) && !reads(&a, keyed(1)));
+        }
+    }
+}
+
 #[test]
 fn a_window_whose_region_is_gone_gives_nothing_in_any_shard() {
     let [mut a, mut b] = with(StagKind::WindowType1);

@@ -58,6 +58,28 @@ fn what_one_shard_did_is_news_to_another() {
     assert!(a.make_valid(11, &rights(6)) && b.is_behind());
 }
 
+#[test]
+fn what_is_invalidated_while_it_is_made_valid_stays_invalid() {
+    let word = StagWord::unbound();
+    let [a, b] = [(); 2].map(|()| View::new(word.clone()));
+    assert!(a.begin_change());
+    a.write(&rights(4));
+    // Whoever takes rights away now has to wait for who may have them in a moment.
+    assert!(b.is_valid_anywhere());
+    assert_eq!(b.news(), News::Changing);
+    b.invalidate_all();
+    assert!(!b.is_valid_anywhere());
+    assert!(!a.end_change(9), "it is told that it came to nothing");
+    for view in [&a, &b] {
+        let News::Invalid { word } = view.news() else {
+            panic!("{:?}", view.news());
+        };
+        view.has_seen(word);
+    }
+    assert!(!a.had_key(9));
+    assert!(a.make_valid(9, &rights(5)) && b.is_valid_anywhere());
+}
+
 /// Half of what is read is never of one change and half of another.
 #[test]
 fn rights_that_change_while_they_are_read_are_not_taken() {
