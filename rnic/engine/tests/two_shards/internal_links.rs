@@ -336,7 +336,7 @@ fn what_comes_by_an_interface_is_never_for_a_connection_over_an_internal_link() 
     host.end(qps);
 }
 
-/// Nor the reverse: what has the ends of a connection over the interface is of no use to it.
+/// Nor the reverse: what has the ends of a connection over the interface is not for it.
 #[test]
 fn what_comes_by_an_internal_link_is_never_for_a_connection_over_an_interface() {
     let mut host = Host::v4();
