@@ -262,28 +262,33 @@ fn an_error_ends_the_stream_that_it_is_of() {
     assert_all_gone(&mut world, 3);
 }
 
-/// The peer ends the last session, and the association with it, while another joins.
+/// The peer ends the last session, and the association with it, while another joins. How often that began again.
+fn joins_late(seed: u64) -> u64 {
+    let impairment = if seed % 2 == 0 {
+        Impairment::NONE
+    } else {
+        ROUGH
+    };
+    let mut world = world(seed, impairment);
+    let first = world.connect();
+    disconnect(&mut world, false, first.1, false);
+    world.run_for(Duration::from_micros(10 * (seed % 30)));
+    let second = world.connect();
+    transfer(&mut world, &[second], 1);
+    let again = world.a.counter("sessions_begun_again");
+    disconnect(&mut world, true, second.0, false);
+    assert_all_gone(&mut world, 2);
+    again
+}
+
 #[test]
 fn one_that_joins_too_late_begins_again_on_an_association_of_its_own() {
-    let mut again = 0;
-    // In few of them it is too late.
-    for seed in (1..=200).chain(seeds(0)) {
-        let impairment = if seed % 2 == 0 {
-            Impairment::NONE
-        } else {
-            ROUGH
-        };
-        let mut world = world(seed, impairment);
-        let first = world.connect();
-        disconnect(&mut world, false, first.1, false);
-        world.run_for(Duration::from_micros(10 * (seed % 30)));
-        let second = world.connect();
-        transfer(&mut world, &[second], 1);
-        again += world.a.counter("sessions_begun_again");
-        disconnect(&mut world, true, second.0, false);
-        assert_all_gone(&mut world, 2);
+    // In very few of them it is too late: it goes on until one was.
+    let mut all = 100..400;
+    assert!(all.any(|seed| joins_late(seed) > 0));
+    for seed in (1..=10).chain(seeds(0)) {
+        joins_late(seed);
     }
-    assert!(again > 0);
 }
 
 #[test]
