@@ -264,7 +264,7 @@ fn an_error_ends_the_stream_that_it_is_of() {
 
 /// The peer ends the last session, and the association with it, while another joins. How often that began again.
 fn joins_late(seed: u64) -> u64 {
-    let impairment = if seed % 2 == 0 {
+    let impairment = if seed.is_multiple_of(2) {
         Impairment::NONE
     } else {
         ROUGH

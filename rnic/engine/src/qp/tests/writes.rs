@@ -295,7 +295,7 @@ fn end_as_each_alone(markers: Markers, pieces: u64) {
     for seed in seeds(1000) {
         let mut random = Random::new(seed);
         // Each byte alone takes long. A few at a time end anywhere, too.
-        let alone = if seed % 10 == 0 { 1 } else { 13 };
+        let alone = if seed.is_multiple_of(10) { 1 } else { 13 };
         let at = 4 * random.below(2 * MARKER_INTERVAL as u64 / 4);
         let (mut known, mut unknown) = (receiver(markers, at), receiver(markers, at));
         let mut sender = Sender::new(markers, at);
