@@ -1,6 +1,8 @@
 //! A connection request that came to one shard of an interface and is accepted in another. All that the peer sends comes
 //! to the shard where the request came.
 
+use std::time::Duration;
+
 use rnic_engine::command::{Answer, Command, CommandError, MovedRequest, ShardEvent};
 use rnic_ipc::control::{Event, MpaOptions, Transport};
 use rnic_ipc::id::{ConnRequestId, QpNum};
@@ -249,6 +251,25 @@ fn assert_flow_is_nobodys(it: &mut Astray, theirs: QpNum) {
     }
     assert_eq!(it.other.handover().given, given);
     assert!(it.of_other("tcp_unknown_flow") > 0);
+}
+
+#[test]
+fn a_request_whose_client_goes_while_it_is_on_its_way_ends_where_it_comes_to() {
+    let (mut it, theirs, request) = requested(Transport::Tcp);
+    let moved = take(&mut it, request).unwrap();
+    let goes = Command::RemoveClient { client: CLIENT };
+    it.world.b.shard.execute(goes, it.world.now).unwrap();
+    let refused = put(&mut it, moved).unwrap_err();
+    let client = matches!(refused, CommandError::Unknown { what: "client" });
+    assert!(client, "{refused}");
+    // The peer is told, long before anybody's time to answer is over.
+    let begun = it.world.now;
+    it.steps(|it| {
+        let mut events = it.world.a.client_events();
+        events.any(|event| matches!(event, Event::ConnectFailed { qp, .. } if *qp == theirs))
+    });
+    assert!(it.world.now.saturating_duration_since(begun) < Duration::from_secs(1));
+    assert_eq!(counter(&mut it, "connections"), 0);
 }
 
 #[test]

@@ -109,6 +109,11 @@ impl Ctl {
             listener.backlog.enter(id, Network::of(tuple.remote.addr));
             listener.backlog.asked(id);
         }
+        if !self.clients.iter().any(|entry| Some(entry.id) == client) {
+            // It went meanwhile, and its requests here with it.
+            self.abort(dp, tx, id, DisconnectReason::Aborted, None);
+            return Err(unknown("client"));
+        }
         self.set_deadline(dp, id, dp.config.answer_timeout);
         // The shard that it comes from may have had other policies.
         self.end_if_forbidden(dp, tx, id);
