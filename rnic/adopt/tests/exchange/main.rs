@@ -2,112 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ffi::c_void;
+mod forks;
+mod pages;
+
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use rnic_adopt::{Adopted, Needed, Neighbours, NotAdopted, PIECE, Place, adopted_bytes};
+use rnic_adopt::{Adopted, Needed, Neighbours, NotAdopted, PIECE, Place};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-const PAGE: usize = 4096;
-const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
-
-/// Private pages of the test's.
-struct Pages {
-    start: *mut c_void,
-    len: usize,
-}
-
-impl Pages {
-    fn new(len: usize) -> Self {
-        // SAFETY: replaces nothing.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), len, READ_WRITE, MapFlags::PRIVATE)
-        };
-        Self {
-            start: start.unwrap(),
-            len,
-        }
-    }
-
-    fn address(&self) -> usize {
-        self.start.expose_provenance()
-    }
-
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped, zeroed at first, and only atomics are made of it.
-        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len / 8) }
-    }
-
-    /// Puts a part into a memfd.
-    fn place(&self, part: Range<usize>) -> Result<Place, NotAdopted> {
-        assert!(part.end <= self.len);
-        // SAFETY: the pages stay mapped as long as this lives, unless a test says otherwise.
-        unsafe {
-            rnic_adopt::place(
-                self.address() + part.start,
-                part.len(),
-                Needed::ReadAndWrite,
-                Neighbours::Exchanged,
-            )
-        }
-    }
-
-    /// Unmaps a part, and puts fresh pages there.
-    fn map_again(&self, part: Range<usize>) {
-        // SAFETY: pages of this alone, which tests reach by atomics.
-        unsafe {
-            let start = self.start.byte_add(part.start);
-            rustix::mm::munmap(start, part.len()).unwrap();
-            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-            rustix::mm::mmap_anonymous(start, part.len(), READ_WRITE, flags).unwrap();
-        }
-    }
-
-    fn advise(&self, part: Range<usize>, advice: Advice) {
-        // SAFETY: as above.
-        unsafe {
-            rustix::mm::madvise(self.start.byte_add(part.start), part.len(), advice).unwrap();
-        }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: what `new` mapped.
-        unsafe { rustix::mm::munmap(self.start, self.len) }.unwrap();
-    }
-}
-
-// SAFETY: an address of memory that is reached by atomics.
-unsafe impl Sync for Pages {}
-
-/// What another process sees of it: `len` bytes of the memfd.
-fn seen(place: &Place, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let count = rustix::io::pread(place.fd(), &mut bytes[..], place.offset()).unwrap();
-    assert_eq!(count, len);
-    bytes
-}
-
-fn sum(place: &Place, len: usize) -> u64 {
-    let bytes = seen(place, len);
-    let words = bytes.chunks_exact(8);
-    words
-        .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
-        .sum()
-}
-
-fn adopted(place: Result<Place, NotAdopted>) -> (Place, u64) {
-    let place = place.unwrap();
-    assert!(place.is_adopted());
-    let offset = place.offset();
-    (place, offset)
-}
+use crate::pages::{PAGE, Pages, READ_WRITE, adopted, in_child, seen, sum};
 
 /// From here on this thread, and those that it starts, are of a user without privilege, who has system
 /// calls on what is exchanged fail. Of the whole process it can't be said: tests share it.
@@ -490,22 +398,6 @@ fn parts_of_pages_of_a_heap_that_is_in_use_come_and_go() {
     });
 }
 
-/// Runs `test` in a child, which ends by `_exit`.
-fn in_child(test: impl FnOnce() -> bool) {
-    // SAFETY: the child does nothing that needs another thread.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!done.unwrap_or(false))) };
-    }
-    let mut status = 0;
-    // SAFETY: a child of this process.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
-}
-
 /// mlockall(2) has new mappings populated, and a window is long.
 #[test]
 fn a_program_that_locks_its_memory_pays_for_what_it_registers_only() {
@@ -544,20 +436,6 @@ fn a_program_keeps_half_of_its_mappings() {
 }
 
 #[test]
-fn a_child_has_private_copies() {
-    let pages = Pages::new(4 * PAGE);
-    pages.words()[0].store(1, Ordering::Relaxed);
-    let (place, _) = adopted(pages.place(0..4 * PAGE));
-    in_child(|| {
-        let before = pages.words()[0].swap(2, Ordering::Relaxed);
-        before == 1 && adopted_bytes() == 0
-    });
-    assert_eq!(sum(&place, 8), 1, "what the child wrote is its own");
-    pages.words()[0].store(3, Ordering::Relaxed);
-    assert_eq!(sum(&place, 8), 3, "and the parent goes on");
-}
-
-#[test]
 fn pages_come_where_there_can_be_some() {
     let file = tempfile_of(PAGE);
     let map = |rights, flags| {
@@ -585,176 +463,4 @@ fn tempfile_of(len: usize) -> std::os::fd::OwnedFd {
     let fd = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&fd, len as u64).unwrap();
     fd
-}
-
-/// What a child finds in the words that its parent stores to as soon as fork(2) has returned, `rounds` times.
-fn stores_after_fork_are_not_the_childs(pages: &Pages, rounds: u64) {
-    let words = pages.words();
-    let ends = [&words[0], &words[words.len() - 1]];
-    for round in 0..rounds {
-        let store = |value| {
-            ends.iter()
-                .for_each(|word| word.store(value, Ordering::Relaxed))
-        };
-        store(round);
-        // SAFETY: the child ends at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let sound = ends
-                .iter()
-                .all(|word| word.load(Ordering::Relaxed) == round);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(!sound)) };
-        }
-        store(round + 1000);
-        assert_eq!(status_of(child), 0, "round {round}");
-    }
-}
-
-/// How a child ended.
-fn status_of(child: libc::pid_t) -> i32 {
-    assert!(child > 0);
-    let mut status = 0;
-    // SAFETY: a child of this process.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(waited, child);
-    status
-}
-
-#[test]
-fn a_child_sees_nothing_that_its_parent_stores_after_fork() {
-    for len in [PAGE, 4 * PIECE] {
-        let pages = Pages::new(len);
-        let (place, _) = adopted(pages.place(0..len));
-        stores_after_fork_are_not_the_childs(&pages, 100);
-        assert_eq!(sum(&place, 8), 1099, "the parent's are in the memfd");
-    }
-}
-
-/// Parts that are mapped anew, unmapped or not to be copied (`MADV_DONTFORK`), beside some that are.
-#[test]
-fn a_child_has_what_is_mapped_and_nothing_in_the_place_of_the_rest() {
-    let pages = Pages::new(6 * PAGE);
-    let words = pages.words();
-    words
-        .iter()
-        .for_each(|word| word.store(7, Ordering::Relaxed));
-    let (place, _) = adopted(pages.place(0..6 * PAGE));
-    pages.map_again(PAGE..2 * PAGE);
-    pages.advise(3 * PAGE..4 * PAGE, Advice::LinuxDontFork);
-    let of_page = |page: usize| &words[page * PAGE / 8];
-    of_page(1).store(8, Ordering::Relaxed);
-    in_child(|| {
-        let found = [0, 1, 2, 4, 5].map(|page| of_page(page).swap(9, Ordering::Relaxed));
-        let mut held = [0_u8; 1];
-        // A system call on what is not mapped fails.
-        let left_out = (pages.address() + 3 * PAGE) as u64;
-        let own = std::fs::File::open("/proc/self/mem").unwrap();
-        let left_out = std::os::unix::fs::FileExt::read_at(&own, &mut held, left_out);
-        found == [7, 8, 7, 7, 7] && left_out.is_err()
-    });
-    let found = [0, 1, 2, 3, 4, 5].map(|page| of_page(page).load(Ordering::Relaxed));
-    assert_eq!(found, [7, 8, 7, 7, 7, 7]);
-    drop(place);
-}
-
-/// A child that is stopped or killed as soon as it is there holds nobody up.
-#[test]
-fn a_parent_waits_for_no_child() {
-    let pages = Pages::new(4 * PIECE);
-    let (place, _) = adopted(pages.place(0..4 * PIECE));
-    for signal in [libc::SIGKILL, libc::SIGSTOP] {
-        for _ in 0..20 {
-            // SAFETY: the child ends at once.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(0) };
-            }
-            for signal in [signal, libc::SIGKILL, libc::SIGCONT] {
-                // SAFETY: a child of this process.
-                unsafe { libc::kill(child, signal) };
-            }
-            status_of(child);
-        }
-    }
-    pages.words()[0].store(5, Ordering::Relaxed);
-    assert_eq!(sum(&place, 8), 5);
-}
-
-/// Forks in a signal's handler, which comes to a thread that adopts, allocates and gives back.
-#[test]
-fn a_signal_s_handler_may_fork_in_the_midst_of_an_exchange() {
-    static FORKS: AtomicU64 = AtomicU64::new(0);
-    extern "C" fn forks(_: libc::c_int) {
-        // SAFETY: a child that ends at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of this process.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        FORKS.fetch_add(u64::from(waited == child && status == 0), Ordering::Relaxed);
-    }
-    // In a process with one thread: others may hold the locks of malloc's that glibc takes in fork(2).
-    in_child(|| {
-        // SAFETY: the end of a child that hangs.
-        unsafe { libc::alarm(60) };
-        // SAFETY: a handler for this process, and a timer that calls it.
-        unsafe {
-            libc::signal(libc::SIGPROF, forks as *const () as libc::sighandler_t);
-            let every = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 500,
-            };
-            let timer = libc::itimerval {
-                it_interval: every,
-                it_value: every,
-            };
-            libc::setitimer(libc::ITIMER_PROF, &timer, ptr::null_mut());
-        }
-        let kept = Pages::new(PAGE);
-        let (kept, _) = adopted(kept.place(0..PAGE));
-        let mut round = 0;
-        while FORKS.load(Ordering::Relaxed) < 100 {
-            let pages = Pages::new(64 * PAGE);
-            let (place, _) = adopted(pages.place(0..64 * PAGE));
-            pages.words()[0].store(round, Ordering::Relaxed);
-            drop(place);
-            if pages.words()[0].load(Ordering::Relaxed) != round {
-                return false;
-            }
-            round += 1;
-        }
-        drop(kept);
-        true
-    });
-}
-
-#[test]
-fn threads_fork_while_others_adopt() {
-    let stop = AtomicBool::new(false);
-    let pages = Pages::new(PIECE);
-    let (place, _) = adopted(pages.place(0..PIECE));
-    let other = Pages::new(PAGE);
-    let (held, _) = adopted(other.place(0..PAGE));
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let own = Pages::new(16 * PAGE);
-                    drop(adopted(own.place(0..16 * PAGE)));
-                }
-            });
-        }
-        scope
-            .spawn(|| stores_after_fork_are_not_the_childs(&other, 50))
-            .join()
-            .unwrap();
-        stores_after_fork_are_not_the_childs(&pages, 50);
-        stop.store(true, Ordering::Relaxed);
-    });
-    drop((place, held));
 }
