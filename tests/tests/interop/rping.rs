@@ -210,8 +210,8 @@ fn rping_holds_over_links_that_lose_reorder_and_cut() {
     cases.group("1 % lost, 2 % reordered");
     both_roles(&stand, &mut cases, &sizes, &[Crc::Asked, Crc::NotAsked]);
 
-    // Not toward siw: it never gets past a segment that ends within the last bytes of an untagged header, when what
-    // follows is lost or comes out of order (docs/interop.md).
+    // Not toward siw: when a segment ends within the last bytes of an untagged header, it takes what follows for a
+    // part of the header (docs/interop.md).
     stand.link(&["--loss=1%", "--reorder=2%", "--to-left=split=20%,join=20%"]);
     cases.group("the same, 20 % cut, 20 % joined and cut toward us");
     both_roles(&stand, &mut cases, &sizes, &[Crc::NotAsked]);
