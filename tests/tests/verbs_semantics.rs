@@ -11,6 +11,7 @@
 //! - `resize.c`: completion queues that grow;
 //! - `memory.c`: what happens to memory that is registered;
 //! - `unreceived.c`: what the log says of a connection that the peer ends;
+//! - `exits.c`: a program that ends with all it has;
 //! - `signals.c`: a program that takes its signals itself;
 //! - `loaded.cpp`: a C++ program that loads the libraries itself.
 
@@ -174,6 +175,30 @@ fn ends_told(level: &str) -> (usize, usize) {
 fn a_send_without_a_receive_is_told_and_other_terminates_to_who_asks() {
     assert_eq!(ends_told("warn"), (2, 0));
     assert_eq!(ends_told("info"), (2, 2));
+}
+
+/// Nobody has done anything wrong.
+#[test]
+fn a_program_that_ends_with_all_it_has_is_no_warning() {
+    let programs = Programs::new("verbs-exits");
+    let program = built(&programs, "exits.c", C);
+    let daemon = &programs.pair.daemon_b;
+    let address = programs.pair.b.address(Family::V4, 0).ip();
+    let log_of = |way: &str| {
+        let line = format!("env RNIC_LOG=warn {} {address} {way}", program.display());
+        programs.on_b(&line).spawn().finish(LIMIT)
+    };
+    for way in ["return", "_exit", "kill"] {
+        assert_eq!(log_of(way).stderr, "", "{way}");
+    }
+    // All is taken away, so that what was to be said of it is said.
+    wait::until("the daemon has taken all away", LIMIT, || {
+        let held = ["queue_pairs", "regions"].map(|name| daemon.counter(name));
+        let gone = daemon.log().matches(" is gone: ").count() >= 3;
+        (held == [0, 0] && gone).then_some(())
+    });
+    let log = daemon.log();
+    assert!(!log.contains("[WARN"), "{log}");
 }
 
 #[test]

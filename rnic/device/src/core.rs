@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::{RecvTimeoutError, Sender};
+use log::Level;
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use rnic_host::ports::{Claims, LocalPort, PortSpace, Ports};
@@ -24,6 +25,7 @@ use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
 use crate::driver::Told;
+use crate::events::Undeliverable;
 use crate::internal::Joined;
 use crate::metrics::RequestMetrics;
 use crate::route_monitor::StaleNeighbors;
@@ -416,7 +418,7 @@ impl Core {
                     self.events_wait.store(true, Ordering::Relaxed);
                 }
             }
-            Err(error) => self.condemn(&client, RefusalCode::Malformed, &error.to_string()),
+            Err(error) => self.undeliverable(&client, error),
         }
     }
 
@@ -436,7 +438,7 @@ impl Core {
         for client in self.clients() {
             match client.events.flush() {
                 Ok(()) => waiting |= client.events.is_waiting(),
-                Err(error) => self.condemn(&client, RefusalCode::Malformed, &error.to_string()),
+                Err(error) => self.undeliverable(&client, error),
             }
         }
         self.events_wait.fetch_or(waiting, Ordering::Relaxed);
@@ -486,10 +488,26 @@ impl Core {
     /// Takes a client away for a fault of its own. Whoever found the fault waits for nobody: the shard may
     /// be waiting for it to handle what it told, and whoever holds up a new thread for the shard.
     pub(crate) fn condemn(&self, client: &Arc<Client>, code: RefusalCode, reason: &str) {
+        self.condemn_at(Level::Warn, client, code, reason);
+    }
+
+    /// Takes a client away to which an event can't be told.
+    fn undeliverable(&self, client: &Arc<Client>, error: Undeliverable) {
+        let level = match error {
+            Undeliverable::Overflow { .. } => Level::Warn,
+            // Nearly always the program has ended: the kernel closes its sockets one after the other, and its
+            // connections' ends are told in between.
+            Undeliverable::Closed => Level::Info,
+        };
+        self.condemn_at(level, client, RefusalCode::Malformed, &error.to_string());
+    }
+
+    fn condemn_at(&self, level: Level, client: &Arc<Client>, code: RefusalCode, reason: &str) {
         if !client.condemn(code, reason) {
             return;
         }
-        log::warn!(
+        log::log!(
+            level,
             "client {} ({}) is removed: {reason}",
             client.id,
             client.credentials
