@@ -73,16 +73,16 @@ impl Builder {
     }
 
     /// The elements of the last one, instead of those that it had.
-    pub(crate) fn set_sges(&self, sges: &[Sge]) {
+    pub(crate) fn set_sges(&self, sges: impl IntoIterator<Item = Sge>) {
         let mut batch = lock(&self.batch);
         let start = batch.sges.len();
-        batch.sges.extend_from_slice(sges);
+        batch.sges.extend(sges);
         let end = batch.sges.len();
         batch.with_last(|last| (last.sges, last.inline) = (start..end, None));
     }
 
     /// The bytes that the last one carries, copied.
-    pub(crate) fn set_inline(&self, parts: &[ibv_data_buf]) {
+    pub(crate) fn set_inline(&self, parts: impl IntoIterator<Item = ibv_data_buf>) {
         let mut batch = lock(&self.batch);
         let start = batch.bytes.len();
         for part in parts {

@@ -97,8 +97,8 @@ impl<T> Ptr<T> {
         let Some(at) = self.as_non_null() else {
             return Err(Fail::of(Errno::INVAL, "a null pointer"));
         };
-        // SAFETY: not null, so good for the call (see the module).
-        Ok(unsafe { at.read() })
+        // SAFETY: not null, so good for the call (see the module); programs pack their structs.
+        Ok(unsafe { at.read_unaligned() })
     }
 
     /// As [`Self::read`], and nothing for null.
@@ -113,7 +113,7 @@ impl<T> Ptr<T> {
     pub(crate) fn write(self, value: T) {
         if let Some(at) = self.as_non_null() {
             // SAFETY: as for `read`.
-            unsafe { at.write(value) };
+            unsafe { at.write_unaligned(value) };
         }
     }
 
@@ -149,6 +149,19 @@ impl<T> Ptr<T> {
         Self(self.0.wrapping_add(index))
     }
 
+    /// Whether values can be referred to where they are. Programs pack their structs.
+    pub(crate) fn is_aligned(self) -> bool {
+        self.0.is_aligned()
+    }
+
+    /// The `count` values from here on, wherever they lie; of null none.
+    pub(crate) fn values(self, count: usize) -> impl Iterator<Item = T>
+    where
+        T: Copy,
+    {
+        (0..count).map_while(move |index| self.at(index).get())
+    }
+
     /// As [`Self::slice`], for values that are to be written.
     pub(crate) fn slice_mut<'a>(self, count: usize) -> &'a mut [T] {
         match self.as_non_null() {
@@ -158,7 +171,7 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// The `count` values from here on; of null none.
+    /// The `count` values from here on, which are aligned; of null none.
     pub(crate) fn slice<'a>(self, count: usize) -> &'a [T] {
         match self.as_non_null() {
             // SAFETY: the program says how many there are, and leaves them alone during the call.

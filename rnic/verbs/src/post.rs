@@ -1,6 +1,8 @@
 //! Work requests, from the verbs' form to the client API's.
 
-use rnic::{MAX_INLINE, RemoteMemory, Sge, WorkRequest};
+use std::ffi::c_int;
+
+use rnic::{MAX_INLINE, MAX_SGE, RemoteMemory, Sge, WorkRequest};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -20,12 +22,24 @@ const BATCH: usize = 8;
 pub(crate) trait Request: Copy {
     fn next(&self) -> Ptr<Self>;
 
-    /// In the client API's form. Bytes that have to be put together first go to `place`.
+    /// In the client API's form. What can't be taken from where it lies goes to `place`.
     fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>>;
 }
 
-/// Where inline bytes of several elements are put together.
-pub(crate) type Place = Option<[u8; MAX_INLINE]>;
+/// What a work request names, where it can't be taken from where it lies.
+pub(crate) struct Place {
+    /// Inline bytes of several elements, put together.
+    bytes: Option<[u8; MAX_INLINE]>,
+    /// Elements of a list that is in a packed struct, where none may be referred to.
+    sges: Option<[Sge; MAX_SGE]>,
+}
+
+impl Place {
+    const EMPTY: Self = Self {
+        bytes: None,
+        sges: None,
+    };
+}
 
 /// Posts a list of work requests with `post`, which says how many fit; `bad` is told the first that was not
 /// posted. Those before it are.
@@ -57,7 +71,7 @@ fn post_alone(
     request: &impl Request,
     post: &impl Fn(&[WorkRequest<'_>]) -> Result<usize, rnic::Error>,
 ) -> Outcome<()> {
-    let mut place = None;
+    let mut place = Place::EMPTY;
     all_of(post(&[request.work(&mut place)?])?, 1)
 }
 
@@ -67,7 +81,7 @@ fn post_several<R: Request>(
     post: &impl Fn(&[WorkRequest<'_>]) -> Result<usize, rnic::Error>,
 ) -> (usize, Outcome<()>) {
     let mut batch = [WorkRequest::recv(0, &[]); BATCH];
-    let mut places = [const { None }; BATCH];
+    let mut places = [Place::EMPTY; BATCH];
     let (mut count, mut at, mut outcome) = (0, first, Ok(()));
     for (work, place) in batch.iter_mut().zip(&mut places) {
         let Some(request) = at.get() else {
@@ -112,15 +126,31 @@ impl Request for ibv_recv_wr {
         self.next
     }
 
-    fn work<'a>(&self, _: &'a mut Place) -> Outcome<WorkRequest<'a>> {
-        Ok(WorkRequest::recv(self.wr_id, self.elements()?))
+    fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>> {
+        let sges = elements(self.sg_list, self.num_sge, &mut place.sges)?;
+        Ok(WorkRequest::recv(self.wr_id, sges))
     }
 }
 
-impl ibv_recv_wr {
-    fn elements<'a>(&self) -> Outcome<&'a [Sge]> {
-        Ok(self.sg_list.slice(crate::ffi::element_count(self.num_sge)?))
+/// The elements of a list, or copies of them.
+fn elements<'a>(
+    list: Ptr<Sge>,
+    count: c_int,
+    copies: &'a mut Option<[Sge; MAX_SGE]>,
+) -> Outcome<&'a [Sge]> {
+    let count = crate::ffi::element_count(count)?;
+    if list.is_aligned() {
+        return Ok(list.slice(count));
     }
+    let copies = copies.insert([Sge::default(); MAX_SGE]);
+    let Some(copies) = copies.get_mut(..count) else {
+        let why = format!("{count} elements, of at most {MAX_SGE}");
+        return Err(Fail::of(Errno::INVAL, why));
+    };
+    for (copy, sge) in copies.iter_mut().zip(list.values(count)) {
+        *copy = sge;
+    }
+    Ok(copies)
 }
 
 impl Request for ibv_send_wr {
@@ -129,13 +159,13 @@ impl Request for ibv_send_wr {
     }
 
     fn work<'a>(&self, place: &'a mut Place) -> Outcome<WorkRequest<'a>> {
-        let sges = self.sg_list.slice(crate::ffi::element_count(self.num_sge)?);
+        let sges = elements(self.sg_list, self.num_sge, &mut place.sges)?;
         if self.send_flags & IBV_SEND_INLINE == 0 {
             return work(self, sges, None);
         }
         let bytes = match sges {
             [one] => memory(one),
-            _ => put_together(sges, place.insert([0; MAX_INLINE]))?,
+            _ => put_together(sges, place.bytes.insert([0; MAX_INLINE]))?,
         };
         work(self, sges, Some(bytes))
     }
@@ -250,5 +280,39 @@ fn original(sges: &[Sge]) -> Outcome<&Sge> {
             Errno::INVAL,
             "an atomic with other than one element",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As libiscsi does it.
+    #[test]
+    fn elements_of_a_packed_struct_are_taken_as_others_are() {
+        #[repr(C, packed)]
+        struct Packed {
+            _before: u32,
+            sges: [Sge; 2],
+        }
+        let sge = |addr| Sge {
+            addr,
+            length: 3,
+            lkey: 4,
+        };
+        let mut packed = [0_u64; 8];
+        // Of an address that is no multiple of 8, whatever the stack gives.
+        let start: Ptr<Packed> = Ptr::to_start(&mut packed).cast();
+        start.write(Packed {
+            _before: 0,
+            sges: [sge(1), sge(2)],
+        });
+        let list: Ptr<Sge> = start.cast::<u32>().at(1).cast();
+        assert!(!list.is_aligned());
+        let mut copies = None;
+        let found = elements(list, 2, &mut copies).unwrap();
+        assert_eq!(found, [sge(1), sge(2)]);
+        let more = MAX_SGE as c_int + 1;
+        assert!(elements(list, more, &mut copies).is_err());
     }
 }

@@ -67,10 +67,10 @@ fn begin(fds: Ptr<pollfd>, count: usize, deadline: Deadline) -> Outcome<Round> {
     let (mut ready, mut any) = (false, false);
     let place = WAITED.with_borrow_mut(|waited| {
         waited.clear();
-        for asked in fds.slice(count) {
+        for asked in fds.values(count) {
             let mut entry = pollfd {
                 revents: 0,
-                ..*asked
+                ..asked
             };
             if let Some(socket) = rsockets.get(asked.fd) {
                 any = true;
@@ -228,7 +228,7 @@ unsafe extern "C-unwind" fn rselect(
     }
     number("rselect", || {
         let mut found = 0;
-        for polled in place.slice(count) {
+        for polled in place.values(count) {
             if polled.revents & POLLNVAL != 0 {
                 return Err(Errno::BADF.into());
             }

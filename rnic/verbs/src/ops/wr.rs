@@ -215,13 +215,13 @@ unsafe extern "C-unwind" fn wr_bind_mw(
 
 unsafe extern "C-unwind" fn wr_set_sge(qp: Ptr<ibv_qp_ex>, lkey: u32, addr: u64, length: u32) {
     with("ibv_wr_set_sge", qp, |qp| {
-        qp.builder.set_sges(&[ibv_sge { addr, length, lkey }]);
+        qp.builder.set_sges([ibv_sge { addr, length, lkey }]);
     });
 }
 
 unsafe extern "C-unwind" fn wr_set_sge_list(qp: Ptr<ibv_qp_ex>, count: usize, list: Ptr<ibv_sge>) {
     with("ibv_wr_set_sge_list", qp, |qp| {
-        qp.builder.set_sges(list.slice(count));
+        qp.builder.set_sges(list.values(count));
     });
 }
 
@@ -231,7 +231,7 @@ unsafe extern "C-unwind" fn wr_set_inline_data(
     length: usize,
 ) {
     with("ibv_wr_set_inline_data", qp, |qp| {
-        qp.builder.set_inline(&[ibv_data_buf { addr, length }]);
+        qp.builder.set_inline([ibv_data_buf { addr, length }]);
     });
 }
 
@@ -241,6 +241,6 @@ unsafe extern "C-unwind" fn wr_set_inline_data_list(
     list: Ptr<ibv_data_buf>,
 ) {
     with("ibv_wr_set_inline_data_list", qp, |qp| {
-        qp.builder.set_inline(list.slice(count));
+        qp.builder.set_inline(list.values(count));
     });
 }

@@ -31,7 +31,7 @@ impl Transfer {
     /// Where the next bytes lie, and how many.
     fn next(&self) -> Option<(Ptr<u8>, usize)> {
         let mut skip = self.done;
-        for part in self.parts.slice(self.count) {
+        for part in self.parts.values(self.count) {
             if skip < part.iov_len {
                 let at = Ptr::from_raw(part.iov_base.cast::<u8>()).at(skip);
                 return Some((at, part.iov_len - skip));
