@@ -5,7 +5,7 @@
 //! that says what was tried. The filter is the calling thread's alone, and for good.
 //!
 //! What the kernel runs is a classic BPF program of a few dozen instructions over `struct
-//! seccomp_data` (linux/seccomp.h): [`program`] makes it, [`report`] says what it met, and only those
+//! seccomp_data` (linux/seccomp.h): `program` makes it, `report` says what it met, and only those
 //! two know of numbers.
 
 mod program;
