@@ -19,7 +19,7 @@ fn what_is_wrong_fails_where_it_is_wrong() {
     for path in scripts {
         let (line, why) = expectation(&files::read(&path));
         let name = files::name(&path);
-        let Err(report) = files::run(&path) else {
+        let Err(report) = files::run::<crate::alone::Alone>(&path) else {
             panic!("{name} holds, but is wrong");
         };
         let mark = format!(" > {line:4} | ");

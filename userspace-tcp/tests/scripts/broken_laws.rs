@@ -1,9 +1,10 @@
 //! Each law is broken once, and says so.
 
-use userspace_net::Ecn;
+use userspace_net::{Ecn, Instant};
+use userspace_tcp::NewRange;
 
-use super::*;
-use crate::wire::{ACK, Tlv};
+use crate::laws::{CLOCK_CYCLE, Laws, Numbers};
+use crate::wire::{ACK, Tlv, Wire};
 
 fn segment(seq: u32, ack: u32, window: u16, len: u32) -> Wire {
     Wire {

@@ -1,14 +1,13 @@
 //! The other end of one pair of ports, as far as the script's numbers need it.
 
 use userspace_net::Instant;
-use userspace_tcp::ConnId;
 
 use crate::laws::{Laws, Numbers};
 use crate::wire::{Tlv, Wire};
 
 #[derive(Debug)]
-pub struct Peer {
-    pub conn: Option<ConnId>,
+pub struct Peer<C> {
+    pub conn: Option<C>,
     pub irs: u32,
     /// Known once a SYN of ours was seen.
     pub iss: Option<u32>,
@@ -28,7 +27,7 @@ struct Offer {
     scale: Option<u8>,
 }
 
-impl Peer {
+impl<C> Peer<C> {
     pub fn new(irs: u32) -> Self {
         Self {
             conn: None,

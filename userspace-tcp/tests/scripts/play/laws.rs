@@ -1,9 +1,6 @@
 //! What holds on any connection whatever a script is about: each segment out and each byte in is
 //! held against it.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,7 +10,7 @@ use userspace_tcp::NewRange;
 use crate::wire::{RST, Wire, absolute, relative};
 
 /// Half a cycle of a clock that ticks each millisecond: after that it can't be compared.
-const CLOCK_CYCLE: Duration = Duration::from_millis(1 << 31);
+pub const CLOCK_CYCLE: Duration = Duration::from_millis(1 << 31);
 
 /// One connection, as an onlooker between the two ends knows it.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use userspace_net::Ecn;
 
+use crate::host::Host;
 use crate::syntax::{Field, Opt, SegmentLine};
 use crate::wire::{self, Tlv, Wire, relative};
 
@@ -9,7 +10,7 @@ use super::{Machine, Sent, suffix};
 
 const PSH: u8 = 0x08;
 
-impl Machine<'_> {
+impl<H: Host> Machine<'_, H> {
     /// What is not as the line says.
     pub(super) fn differences(&self, line: &SegmentLine, peer: u16, sent: &Sent) -> Vec<String> {
         let mut differences = Differences::default();

@@ -2,12 +2,13 @@
 
 use userspace_net::Instant;
 
+use crate::host::Host;
 use crate::look::{self, Seen};
 use crate::syntax::{Happening, Question, SegmentLine, Shown};
 
 use super::{Machine, Wrong, compare, describe};
 
-impl Machine<'_> {
+impl<H: Host> Machine<'_, H> {
     /// The next segment out.
     pub(super) fn expect(
         &mut self,
@@ -82,9 +83,9 @@ impl Machine<'_> {
         let iss = self.peers.get(&peer).and_then(|peer| peer.iss);
         let seen = match question.name.as_str() {
             "iss" => iss.map_or(Seen::Nothing, |iss| Seen::Number(u64::from(iss))),
-            name => look::look(&self.stack, conn, name),
+            name => self.host.look(conn, name),
         };
-        let unit = |name: &str| -> Seen { look::look(&self.stack, conn, name) };
+        let unit = |name: &str| -> Seen { self.host.look(conn, name) };
         let expected = format!("{} {:?} {:?}", question.name, question.op, question.value);
         match look::agrees(question, &seen, unit) {
             Ok(true) => Ok(()),

@@ -1,17 +1,15 @@
 //! What goes into the stack, and what the link takes out of it.
 
-use userspace_net::checksum;
-use userspace_tcp::{ConnOptions, ConnectError, Outgoing, Segment, SendRefusal, SeqNum, Transmit};
+use userspace_tcp::SeqNum;
 
+use crate::host::{Host, Leaving, Taken};
 use crate::syntax::{Call, Field, Opt, SegmentLine};
 use crate::wire::{Tlv, Wire, absolute};
 
 use super::peer::{self, Peer};
 use super::{Machine, Sent, Wrong, suffix, tuple};
 
-const OPTIONS: ConnOptions = ConnOptions { mss: u16::MAX };
-
-impl Machine<'_> {
+impl<H: Host> Machine<'_, H> {
     /// A segment arrives.
     pub(super) fn inject(&mut self, number: u16, line: &SegmentLine) -> Result<(), Wrong> {
         let settings = &self.script.settings;
@@ -27,30 +25,27 @@ impl Machine<'_> {
             })?
         };
         self.log_wire("<", number, &wire, true);
-        let bytes = wire.encode();
         self.received = userspace_tcp::Received::default();
-        // What does not parse is dropped by whoever reads the packet.
-        let Ok(segment) = Segment::parse(&bytes) else {
+        let Some(taken) = self.host.receive(self.now, ends, &wire) else {
             self.note("  which is no segment");
             return Ok(());
         };
         self.peer(number).sends(&wire);
-        let segment = segment.with_ecn(wire.ecn);
-        let received = self.stack.receive(self.now, ends, &segment, OPTIONS);
+        let Taken { conn, received } = taken;
         self.received = received;
-        if let Some(conn) = received.conn {
+        if let Some(conn) = conn {
             self.name(conn, number);
         }
         self.take_events();
         let peer = self.peer(number);
         let in_order = received.in_order_to;
-        let told = received.conn.map(|_| in_order);
+        let told = conn.map(|_| in_order).filter(|_| H::TELLS);
         let lawful = peer.laws.received(&wire, peer.irs, &received.new, told);
         if let Err(law) = lawful {
             self.broken.get_or_insert(law);
         }
-        if let Some(conn) = received.conn.filter(|_| consumes) {
-            self.stack.consumed(conn, in_order);
+        if let Some(conn) = conn.filter(|_| consumes) {
+            self.host.consumed(conn, in_order);
         }
         Ok(())
     }
@@ -65,42 +60,45 @@ impl Machine<'_> {
         match call {
             Call::Connect { mss, refused } => {
                 let ends = tuple(&self.script.settings, number);
-                let options = ConnOptions { mss: *mss };
-                let result = self.stack.connect(self.now, ends, options);
-                let got = result.as_ref().err().map(|error| match error {
-                    ConnectError::InUse { .. } => "in_use",
-                    ConnectError::DropReason { .. } => "unusable",
-                    ConnectError::TooMany { .. } => "too_many",
-                });
+                let result = self.host.connect(self.now, ends, *mss);
                 if let Ok(conn) = result {
                     self.name(conn, number);
                 }
-                same("connect refused", refused.as_deref(), got)
+                same("connect refused", refused.as_deref(), result.err())
             }
             Call::Listen { backlog } => {
                 let local = super::local(self.script.settings.ipv6);
-                let result = self.stack.listen(local, *backlog);
-                result.map_err(|error| ("to listen".to_owned(), error.to_string()))
+                let result = self.host.listen(self.now, local, *backlog);
+                result.map_err(|error| ("to listen".to_owned(), error))
             }
             Call::Unlisten => {
                 let local = super::local(self.script.settings.ipv6);
-                same("unlisten", true, self.stack.unlisten(local))
+                same("unlisten", true, self.host.unlisten(self.now, local))
             }
             Call::Send {
                 count,
                 len,
                 refused,
             } => {
+                if refused.is_some() && !H::TELLS {
+                    return Ok(());
+                }
                 let conn = there()?;
                 for _ in 0..*count {
                     self.send(number, conn, *len, refused.as_deref())?;
                 }
                 Ok(())
             }
-            Call::Close { gone } => same("closed", !gone, self.stack.close(there()?)),
-            Call::Abort { gone } => same("aborted", !gone, self.stack.abort(there()?)),
+            Call::Close { gone } => {
+                let closed = self.host.close(self.now, there()?);
+                same("closed", !gone, closed)
+            }
+            Call::Abort { gone } => {
+                let aborted = self.host.abort(self.now, there()?);
+                same("aborted", !gone, aborted)
+            }
             Call::Consumed { to } => {
-                self.stack.consumed(there()?, to.saturating_sub(1));
+                self.host.consumed(there()?, to.saturating_sub(1));
                 Ok(())
             }
             Call::LinkHolds => {
@@ -115,21 +113,24 @@ impl Machine<'_> {
             Call::Incarnation { irs } => {
                 let irs = irs.unwrap_or(self.script.settings.irs);
                 *self.peer(number) = Peer::new(irs);
+                let ends = tuple(&self.script.settings, number);
+                self.host.incarnation(ends);
                 Ok(())
             }
             Call::Keepalive(wanted) => {
-                let set = self.stack.set_keepalive(there()?, self.now, *wanted);
+                let set = self.host.set_keepalive(self.now, there()?, *wanted);
                 same("keepalive set", true, set)
             }
             Call::UserTimeout(timeout) => {
-                let set = self.stack.set_user_timeout(there()?, self.now, *timeout);
+                let set = self.host.set_user_timeout(self.now, there()?, *timeout);
                 same("user timeout set", true, set)
             }
             Call::Icmp { error, seq, taken } => {
                 let ends = tuple(&self.script.settings, number);
                 let iss = self.peer(number).iss.unwrap_or(0);
                 let seq = SeqNum(absolute(*seq, iss));
-                let got = self.stack.icmp(self.now, ends, seq, *error);
+                let got = self.host.icmp(self.now, ends, seq, *error);
+                let got = if H::TELLS { got } else { *taken };
                 same("ICMP error taken", *taken, got)
             }
         }
@@ -138,25 +139,12 @@ impl Machine<'_> {
     fn send(
         &mut self,
         number: u16,
-        conn: userspace_tcp::ConnId,
+        conn: H::Conn,
         len: u32,
         refused: Option<&str>,
     ) -> Result<(), Wrong> {
         let buf = self.buffers;
-        let payload_sum = checksum::PartialSum::ZERO;
-        let outgoing = Outgoing {
-            buf,
-            len,
-            payload_sum,
-        };
-        let result = self.stack.send(conn, self.now, outgoing);
-        let got = result.as_ref().err().map(|error| match error.reason {
-            SendRefusal::Gone => "gone",
-            SendRefusal::NotEstablished => "not_established",
-            SendRefusal::Closed => "closed",
-            SendRefusal::QueueFull { .. } => "queue_full",
-            SendRefusal::Length { .. } => "length",
-        });
+        let got = self.host.send(self.now, conn, buf, len).err();
         if got.is_none() {
             self.buffers += 1;
             self.peer(number).laws.post(len);
@@ -165,24 +153,13 @@ impl Machine<'_> {
     }
 
     /// The link takes a segment.
-    pub(super) fn transmit(&mut self, transmit: Transmit<u32>) {
-        let Transmit {
-            conn,
-            tuple,
-            header,
+    pub(super) fn transmit(&mut self, leaving: Leaving<H::Conn>) {
+        let Leaving {
+            ends: tuple,
+            wire,
             payload,
-            ecn,
-            fragment_to,
-        } = transmit;
+        } = leaving;
         let number = tuple.remote.port.wrapping_sub(40_000);
-        let mut bytes = [0; 60];
-        let len = header.emit(&mut bytes);
-        let payload_len = payload.as_ref().map_or(0, |payload| payload.len);
-        let wire = Wire {
-            ecn,
-            fragment: fragment_to,
-            ..Wire::decode(&bytes[..len], payload_len)
-        };
         if tuple != super::tuple(&self.script.settings, number) {
             self.broken
                 .get_or_insert(format!("a segment between other ends: {tuple}"));
@@ -191,14 +168,8 @@ impl Machine<'_> {
             self.broken
                 .get_or_insert(format!("ports {:?} in the header", wire.ports));
         }
-        if let Some(payload) = payload {
-            match conn {
-                Some(conn) => self.with_link.push((conn, payload)),
-                None => {
-                    self.broken
-                        .get_or_insert("bytes of no connection".to_owned());
-                }
-            }
+        if let Some(with_link) = payload {
+            self.with_link.push(with_link);
             if !self.link_holds {
                 self.link_returns();
             }
@@ -222,8 +193,8 @@ impl Machine<'_> {
     /// The link gives every buffer back that it has.
     pub(super) fn link_returns(&mut self) {
         for (conn, payload) in std::mem::take(&mut self.with_link) {
-            let back = self.stack.transmitted(conn, payload.id, payload.buf);
-            self.buffers_back += u32::from(back.is_some());
+            let back = self.host.transmitted(conn, payload);
+            self.buffers_back += u32::from(back);
         }
     }
 
@@ -237,7 +208,7 @@ impl Machine<'_> {
 }
 
 /// A line's segment as it comes from the peer; `None`: it has a wildcard.
-fn to_wire(line: &SegmentLine, peer: &Peer, clock: u32, window: u16) -> Option<Wire> {
+fn to_wire<C>(line: &SegmentLine, peer: &Peer<C>, clock: u32, window: u16) -> Option<Wire> {
     let (Field::Is(flags), Field::Is(seq), Field::Is(len)) = (line.flags, line.seq, line.len)
     else {
         return None;
@@ -277,7 +248,7 @@ fn to_wire(line: &SegmentLine, peer: &Peer, clock: u32, window: u16) -> Option<W
     })
 }
 
-fn to_tlv(option: &Opt, peer: &Peer, iss: u32) -> Option<Tlv> {
+fn to_tlv<C>(option: &Opt, peer: &Peer<C>, iss: u32) -> Option<Tlv> {
     Some(match option {
         Opt::Mss(Field::Is(mss)) => Tlv::Mss(*mss),
         Opt::WindowScale(Field::Is(shift)) => Tlv::WindowScale(*shift),

@@ -1,0 +1,347 @@
+//! A shard as a script's host: segments go in and out as Ethernet frames, and a client of it makes the calls.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use rnic_engine::command::{Command, CommandError};
+use rnic_ipc::control::MpaOptions;
+use rnic_ipc::id::QpNum;
+use rnic_ipc::work::WrOpcode;
+use rnic_net::{IcmpReport, Path, Quoted};
+use rnic_proto::Stag;
+use userspace_net::{Endpoint, FourTuple, Instant};
+use userspace_tcp::{Event, IcmpError, KeepAlive, Payload, Received, SeqNum};
+
+use crate::frame;
+use crate::host::{Host, Leaving, SECRET, Taken};
+use crate::look::Seen;
+use crate::side::{LISTENER, Side, SideConfig};
+use crate::startup::{Flow, REPLY, REQUEST, Stage};
+use crate::syntax::Settings;
+use crate::wire::Wire;
+
+/// An FPDU with an RDMA Write of nothing: what the peer's stream is made of (RFC 5044 section 4, RFC 5041 section 4.1,
+/// RFC 5040 section 4.1). Its CRC32C is the last word.
+const FPDU: [u8; 20] = {
+    let mut fpdu = [0; 20];
+    (fpdu[1], fpdu[2], fpdu[3]) = (14, 0xc1, 0x40);
+    fpdu
+};
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+/// Bytes of an FPDU with a Write around those that are written.
+const WRITE_OVERHEAD: usize = 20;
+
+pub struct Through {
+    side: Side,
+    mtu: u32,
+    /// By the peer's port.
+    flows: HashMap<u16, Flow>,
+    qps: HashMap<u16, QpNum>,
+    leaving: VecDeque<Leaving<u16>>,
+}
+
+impl Through {
+    /// Has the shard do what there is, and takes what it sends.
+    fn poll(&mut self, now: Instant) {
+        while self.poll_once(now) {}
+    }
+
+    fn poll_once(&mut self, now: Instant) -> bool {
+        let mut worked = self.side.shard.poll(now);
+        self.side.collect();
+        let mut bytes = Vec::new();
+        while self.side.wire.as_ref().unwrap().take(&mut bytes) {
+            worked = true;
+            if let Some(taken) = frame::read(&bytes) {
+                self.takes(&taken);
+            }
+        }
+        while let Some((request, _, _)) = self.side.take_request() {
+            let port = self.requested();
+            let qp = self.side.create_qp();
+            let accept = Command::Accept {
+                request,
+                qp,
+                mpa: mpa(),
+                private_data: Vec::new(),
+            };
+            if self.side.shard.execute(accept, now).is_ok() {
+                self.qps.extend(port.map(|port| (port, qp)));
+            }
+            worked = true;
+        }
+        worked || self.starts()
+    }
+
+    /// The flow whose Request the shard has heard of.
+    fn requested(&self) -> Option<u16> {
+        let waits = |flow: &Flow| flow.stage == Stage::Requested && !flow.active;
+        let mut flows = self.flows.iter();
+        flows.find(|(_, flow)| waits(flow)).map(|(port, _)| *port)
+    }
+
+    /// A segment that the shard sent.
+    fn takes(&mut self, taken: &frame::Taken) {
+        let wire = Wire {
+            ecn: taken.ecn,
+            fragment: taken.fragment,
+            ..Wire::decode(&taken.header, taken.payload.len() as u32)
+        };
+        let (ends, port) = (taken.ends, taken.ends.remote.port);
+        let flow = self.flows.entry(port).or_insert_with(|| Flow::new(false));
+        let before = flow.stage;
+        let replied = before == Stage::Requested && taken.payload.starts_with(&REPLY[..16]);
+        let shown = flow.outward(wire, &taken.payload);
+        if let Some(wire) = shown {
+            let payload = None;
+            self.leaving.push_back(Leaving {
+                ends,
+                wire,
+                payload,
+            });
+        }
+        let requested = before == Stage::Opening && flow.stage == Stage::Requested;
+        let says: &[u8] = match (requested, replied) {
+            (true, _) => REPLY,
+            (_, true) => &fpdu(),
+            _ => return,
+        };
+        self.says(ends, says, Stage::Done);
+    }
+
+    /// Begins start-ups of which the script has sent the last segment before them.
+    fn starts(&mut self) -> bool {
+        let ready = |flow: &Flow| flow.stage == Stage::PerhapsEstablished;
+        let mut flows = self.flows.iter();
+        let Some(port) = flows.find(|(_, flow)| ready(flow)).map(|(port, _)| *port) else {
+            return false;
+        };
+        let remote = peer(self.side.address.ip(), port);
+        let ends = FourTuple::new(endpoint(self.side.address), remote);
+        self.says(ends, REQUEST, Stage::Requested);
+        true
+    }
+
+    /// The peer says something of the start-up's.
+    fn says(&mut self, ends: FourTuple, bytes: &[u8], then: Stage) {
+        let flow = self.flows.get_mut(&ends.remote.port).unwrap();
+        let wire = flow.says(bytes.len());
+        (flow.stage, flow.owes_ack) = (then, then == Stage::Done);
+        self.puts(ends, &wire, bytes);
+        if then == Stage::Done {
+            // Once more: a duplicate is acknowledged at once, so that no delayed ACK is left for the script to meet.
+            self.puts(ends, &wire, bytes);
+        }
+    }
+
+    fn puts(&self, ends: FourTuple, wire: &Wire, payload: &[u8]) {
+        let mut segment = wire.encode();
+        let header = segment.len() - wire.len as usize;
+        segment[header..].copy_from_slice(payload);
+        let ends = FourTuple::new(ends.remote, ends.local);
+        let frame = frame::write(ends, (THEIRS, OURS), wire.ecn, segment);
+        assert!(self.side.wire.as_ref().unwrap().push(&frame));
+    }
+}
+
+impl Host for Through {
+    type Conn = u16;
+
+    const TELLS: bool = false;
+
+    fn new(settings: &Settings, _start: Instant) -> Self {
+        let headers = if settings.ipv6 { 60 } else { 40 };
+        let mtu = u32::from(settings.stack.mss) + headers;
+        let mut config = SideConfig::of_mtu(mtu);
+        let shard = &mut config.shard;
+        shard.tcp = settings.stack.clone();
+        (shard.secret, shard.common_secret) = (SECRET, SECRET);
+        shard.limits.connections = settings.stack.connections.min(64);
+        // What MPA's start-up and its end wait for is not TCP's.
+        let long = Duration::from_secs(1_000_000);
+        (shard.startup_timeout, shard.first_byte_timeout) = (long, long);
+        (shard.answer_timeout, shard.close_timeout) = (long, long);
+        let local = crate::machine::local(settings.ipv6);
+        Self {
+            side: Side::new(1, SocketAddr::new(local.addr, local.port), config),
+            mtu,
+            flows: HashMap::new(),
+            qps: HashMap::new(),
+            leaving: VecDeque::new(),
+        }
+    }
+
+    fn next_deadline(&mut self) -> Option<Instant> {
+        self.side.shard.next_deadline()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.poll(now);
+    }
+
+    fn receive(&mut self, _now: Instant, ends: FourTuple, wire: &Wire) -> Option<Taken<u16>> {
+        let port = ends.remote.port;
+        let flow = self.flows.entry(port).or_insert_with(|| Flow::new(false));
+        let stream = flow.offset(wire);
+        let shifted = flow.inward(wire);
+        let stream = stream..stream + wire.len as usize;
+        let fpdu = fpdu();
+        let payload: Vec<u8> = stream.map(|at| fpdu[at % fpdu.len()]).collect();
+        self.puts(ends, &shifted, &payload);
+        Some(Taken {
+            conn: Some(port),
+            received: Received::default(),
+        })
+    }
+
+    fn next_segment(&mut self, now: Instant) -> Option<Leaving<u16>> {
+        if self.leaving.is_empty() {
+            self.poll(now);
+        }
+        self.leaving.pop_front()
+    }
+
+    fn transmitted(&mut self, _conn: u16, _payload: Payload<u32>) -> bool {
+        true
+    }
+
+    fn next_released(&mut self) -> bool {
+        false
+    }
+
+    fn next_event(&mut self) -> Option<(u16, Event)> {
+        None
+    }
+
+    fn connect(&mut self, now: Instant, ends: FourTuple, mss: u16) -> Result<u16, &'static str> {
+        let headers = if ends.local.addr.is_ipv4() { 40 } else { 60 };
+        let path = Path {
+            src_mac: OURS,
+            dst_mac: THEIRS,
+            vlan: None,
+            mtu: self.mtu.min(u32::from(mss) + headers),
+            hop_limit: 64,
+        };
+        let (port, remote) = (ends.remote.port, ends.remote);
+        let remote = SocketAddr::new(remote.addr, remote.port);
+        let qp = self.side.create_qp();
+        let result = self
+            .side
+            .connect(qp, ends.local.port, remote, path, mpa(), b"", now);
+        match result {
+            Ok(_) => {
+                self.flows.insert(port, Flow::new(true));
+                self.qps.insert(port, qp);
+                Ok(port)
+            }
+            Err(CommandError::InUse { .. }) => Err("in_use"),
+            Err(CommandError::Limit { .. }) => Err("too_many"),
+            Err(_) => Err("unusable"),
+        }
+    }
+
+    fn listen(&mut self, now: Instant, _local: Endpoint, backlog: usize) -> Result<(), String> {
+        self.side.listen(backlog as u32, now);
+        Ok(())
+    }
+
+    fn unlisten(&mut self, now: Instant, _local: Endpoint) -> bool {
+        let command = Command::Unlisten { listener: LISTENER };
+        self.side.shard.execute(command, now).is_ok()
+    }
+
+    /// As an RDMA Write, whose FPDU is so long.
+    fn send(&mut self, _now: Instant, port: u16, _buf: u32, len: u32) -> Result<(), &'static str> {
+        let len = len as usize;
+        let qp = self.qps.get(&port).ok_or("not_established")?;
+        if len < WRITE_OVERHEAD || !len.is_multiple_of(4) {
+            return Err("length");
+        }
+        let remote = (Stag(0), 0);
+        let bytes = len - WRITE_OVERHEAD;
+        self.side
+            .post_work(*qp, WrOpcode::Write, 1, 0, remote, bytes);
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant, port: u16) -> bool {
+        self.disconnect(now, port, false)
+    }
+
+    fn abort(&mut self, now: Instant, port: u16) -> bool {
+        self.disconnect(now, port, true)
+    }
+
+    fn consumed(&mut self, _conn: u16, _to: u64) {}
+
+    fn set_keepalive(&mut self, _now: Instant, _conn: u16, _wanted: Option<KeepAlive>) -> bool {
+        true
+    }
+
+    fn set_user_timeout(&mut self, _now: Instant, _conn: u16, _timeout: Duration) -> bool {
+        true
+    }
+
+    fn icmp(&mut self, now: Instant, ends: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
+        let flow = self.flows.get(&ends.remote.port);
+        let seq = flow.map_or(seq, |flow| SeqNum(flow.quoted(seq.0)));
+        let report = IcmpReport {
+            tuple: ends,
+            quoted: Quoted::Segment { seq },
+            error,
+        };
+        let reports = vec![report];
+        let command = Command::IcmpErrors { reports };
+        self.side.shard.execute(command, now).is_ok()
+    }
+
+    fn incarnation(&mut self, ends: FourTuple) {
+        self.flows.remove(&ends.remote.port);
+        self.qps.remove(&ends.remote.port);
+    }
+
+    fn look(&self, _conn: Option<u16>, _name: &str) -> Seen {
+        Seen::Nothing
+    }
+}
+
+impl Through {
+    fn disconnect(&mut self, now: Instant, port: u16, abort: bool) -> bool {
+        if let Some(&qp) = self.qps.get(&port) {
+            let command = Command::Disconnect { qp, abort };
+            let _ = self.side.shard.execute(command, now);
+        }
+        true
+    }
+}
+
+fn mpa() -> MpaOptions {
+    MpaOptions {
+        revision: 1,
+        ..MpaOptions::default()
+    }
+}
+
+fn fpdu() -> [u8; 20] {
+    let mut fpdu = FPDU;
+    let crc = rnic_crc::append(0, &fpdu[..16]);
+    fpdu[16..].copy_from_slice(&crc.to_le_bytes());
+    fpdu
+}
+
+fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint::new(address.ip(), address.port())
+}
+
+/// The script's peer.
+fn peer(ours: IpAddr, port: u16) -> Endpoint {
+    let address = match ours {
+        IpAddr::V4(_) => "198.18.0.2",
+        IpAddr::V6(_) => "2001:db8::2",
+    };
+    Endpoint::new(address.parse().unwrap(), port)
+}
