@@ -1,7 +1,7 @@
 //! TCP's scripts (`userspace-tcp/tests/scripts`) through a shard: what a script has arrive comes as an Ethernet frame, and
 //! what it expects is held against the frames that the shard's port sends. Events, questions and bytes shown are the
-//! TCP crate's own business; a queue pair's connection goes through MPA's start-up unseen by the script, `send` is an
-//! RDMA Write whose FPDU is so long, and the peer's bytes are FPDUs.
+//! TCP crate's own business. A connection goes through MPA's start-up unseen by the script, `send` is an RDMA Write whose
+//! FPDU is so long, and the peer's bytes are FPDUs.
 //!
 //! `exceptions.txt` has the scripts that can't hold so, each below its reason. Every other one has to hold, and none of
 //! those may.

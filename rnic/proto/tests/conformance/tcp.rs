@@ -6,6 +6,10 @@
 //! - a script (`scripts/area/name`, or the beginning of several names and `*`), or an area of them
 //!   (`scripts/area`);
 //! - a module of rule tests, or one of them (`rules/module`, `rules/module::name`).
+//!
+//! A row with a MUST is shown through the whole product too. That is a script that the engine plays through a shard and
+//! frames, all but those in `exceptions.txt` of its test. Or it is a test of the engine's two shards, of its simulation
+//! or of the daemon. Or the row says why there is none, behind [`ALONE`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,8 +25,23 @@ const REQUIREMENTS: [(&str, u32); 4] = [("MUST", 69), ("SHLD", 31), ("MAY", 18),
 /// States of a row that need nothing that shows it: not done, or by who is around TCP.
 const NOT_DONE: [&str; 3] = ["no", "not done", "around"];
 
-/// What is wrong with the table.
-pub fn complaints(document: &str, tests: &Tests, scripts: &Path) -> Vec<String> {
+/// Begins the reason why no test of the whole product shows a row.
+const ALONE: &str = "Crate alone: ";
+
+/// Tests of the whole product, by how their names begin.
+const PRODUCT: [&str; 3] = [
+    "rnic-engine::two_shards ",
+    "rnic-engine::simulation ",
+    "rnic-tests::",
+];
+
+/// What is wrong with the table. `exceptions`: the scripts that are not played through a shard.
+pub fn complaints(
+    document: &str,
+    tests: &Tests,
+    scripts: &Path,
+    exceptions: &BTreeSet<String>,
+) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut seen = BTreeSet::new();
     let section = document.split_once(HEADING).map_or("", |(_, rest)| rest);
@@ -43,6 +62,16 @@ pub fn complaints(document: &str, tests: &Tests, scripts: &Path) -> Vec<String> 
         let done = !NOT_DONE.contains(&state);
         if done && cited.is_empty() {
             complaints.push(format!("{numbers}: nothing shows it"));
+        }
+        let shown = |cited: &String| through_product(cited, scripts, exceptions);
+        let shown = cited.iter().any(shown);
+        if done && numbers.contains("MUST-") && shown == how.contains(ALONE) {
+            complaints.push(match shown {
+                true => format!("{numbers}: a test of the product shows it, though {ALONE:?} is there"),
+                false => format!(
+                    "{numbers}: no test of the product shows it; name one, or say why none after {ALONE:?}"
+                ),
+            });
         }
         if state != "yes" && how.is_empty() {
             complaints.push(format!("{numbers}: {state:?} needs its reason"));
@@ -102,15 +131,40 @@ fn exists(cited: &str, tests: &Tests, scripts: &Path) -> bool {
             .any(|(name, runs)| *runs && name.starts_with(&format!("{beginning}::")))
 }
 
+/// Whether what is cited goes through shard and frames.
+fn through_product(cited: &str, scripts: &Path, exceptions: &BTreeSet<String>) -> bool {
+    let Some(place) = cited.strip_prefix("scripts/") else {
+        return PRODUCT.iter().any(|product| cited.starts_with(product));
+    };
+    let (area, script) = place.split_once('/').unwrap_or((place, "*"));
+    let played = |name: &String| !exceptions.contains(&format!("{area}/{name}"));
+    scripts_named(&scripts.join(area), script)
+        .iter()
+        .any(played)
+}
+
+/// The scripts that the engine's test does not play through a shard, by `area/name`.
+pub fn exceptions(list: &str) -> BTreeSet<String> {
+    let names = list.lines().filter(|line| !line.starts_with('#'));
+    names.map(str::to_owned).collect()
+}
+
 /// Whether there is a script of this name, or, with `*` at its end, one that begins with it.
 fn has_script(area: &Path, name: &str) -> bool {
-    let Some(beginning) = name.strip_suffix('*') else {
-        return area.join(format!("{name}.tcp")).is_file();
+    !scripts_named(area, name).is_empty()
+}
+
+fn scripts_named(area: &Path, wanted: &str) -> Vec<String> {
+    let fits = |name: &str| match wanted.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == wanted,
     };
     let entries = std::fs::read_dir(area).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .any(|name| name.starts_with(beginning) && name.ends_with(".tcp"))
+        .filter_map(|file| file.strip_suffix(".tcp").map(str::to_owned))
+        .filter(|name| fits(name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -130,21 +184,30 @@ mod tests {
         let tests = Tests::from([
             ("userspace-tcp::scripts rto".into(), true),
             ("userspace-tcp::rules open::a".into(), true),
+            ("rnic-engine::two_shards a::b".into(), true),
             ("a b::rests".into(), false),
         ]);
         let of = |row: &str| {
             let table = format!("{HEADING}\n\n| number | | | | |\n|---|---|---|---|---|\n{row}\n");
-            complaints(&table, &tests, &scripts)
+            let exceptions = BTreeSet::from(["rto/karn".to_string()]);
+            complaints(&table, &tests, &scripts, &exceptions)
         };
         for row in [
-            "| MUST-1 | x | yes | | `scripts/rto/karn` |",
+            "| MUST-1 | x | yes | Crate alone: it is seen by nobody. | `scripts/rto/karn` |",
             "| MUST-1 | x | yes | | `scripts/rto/ka*`, `scripts/rto`, `rules/open`, `rules/open::a` |",
+            "| MUST-1 | x | yes | | `rules/open`, `rnic-engine::two_shards a::b` |",
+            "| SHLD-1 | x | yes | | `rules/open` |",
             "| MUST-1 | x | no | nobody needs it | |",
         ] {
             let found = of(row);
             let others = found.iter().all(|what| what.ends_with("not in the table"));
             assert!(others && !found.is_empty(), "{found:?}");
-            assert!(!found.iter().any(|what| what.starts_with("MUST-1 ")));
+            let (number, _) = row[2..].split_once(' ').unwrap();
+            assert!(
+                !found
+                    .iter()
+                    .any(|what| what.starts_with(&format!("{number} ")))
+            );
         }
         for (row, told) in [
             ("| MUST-1 | x | yes | |", "4 cells"),
@@ -153,6 +216,18 @@ mod tests {
             ("| MUST-2 | x | no | why | |", "MUST-1 is not in the table"),
             ("| MUST-1 | x | yes | | |", "nothing shows it"),
             ("| MUST-1 | x | no | | |", "needs its reason"),
+            (
+                "| MUST-1 | x | yes | | `scripts/rto/karn` |",
+                "MUST-1: no test of the product",
+            ),
+            (
+                "| MUST-1 | x | yes | | `rules/open` |",
+                "MUST-1: no test of the product",
+            ),
+            (
+                "| MUST-1 | x | yes | Crate alone: why | `scripts/rto` |",
+                "MUST-1: a test of the product",
+            ),
             ("| MUST-1 | x | yes | | `scripts/rto/none` |", "there is no"),
             ("| MUST-1 | x | yes | | `scripts/none` |", "there is no"),
             ("| MUST-1 | x | yes | | `rules/ope` |", "there is no"),

@@ -81,7 +81,7 @@ pub trait Host: Sized {
     fn look(&self, conn: Option<Self::Conn>, name: &str) -> Seen;
 }
 
-/// What became of a segment that arrived.
+/// A segment that arrived, taken.
 pub struct Taken<C> {
     pub conn: Option<C>,
     pub received: Received,
