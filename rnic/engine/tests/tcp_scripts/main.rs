@@ -87,7 +87,7 @@ areas! {
     frto: 0,
     pacing: 4,
     icmp: 6,
-    pmtu: 4,
+    pmtu: 12,
     cookies: 9,
     bounds: 4,
     keepalive: 3,

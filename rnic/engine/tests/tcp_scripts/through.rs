@@ -42,6 +42,7 @@ pub struct Through {
     flows: HashMap<u16, Flow>,
     qps: HashMap<u16, QpNum>,
     leaving: VecDeque<Leaving<u16>>,
+    reader: frame::Reader,
 }
 
 impl Through {
@@ -56,7 +57,7 @@ impl Through {
         let mut bytes = Vec::new();
         while self.side.wire.as_ref().unwrap().take(&mut bytes) {
             worked = true;
-            if let Some(taken) = frame::read(&bytes) {
+            if let Some(taken) = self.reader.read(&bytes) {
                 self.takes(&taken);
             }
         }
@@ -172,6 +173,7 @@ impl Host for Through {
             flows: HashMap::new(),
             qps: HashMap::new(),
             leaving: VecDeque::new(),
+            reader: frame::Reader::default(),
         }
     }
 
