@@ -7,25 +7,43 @@
 //! event for the rest at once: adapters do so, and programs (perftest) rely on it.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
 
+use rnic::CompletionQueue;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::abi::ibv_comp_channel;
+use crate::abi::{ibv_comp_channel, ibv_cq};
 use crate::context::Context;
-use crate::cq::Cq;
 use crate::ffi::{Object, Outcome, Ptr, Shared, field, object};
 use crate::lock;
-use crate::queue::EventQueue;
+use crate::queue::{EventQueue, Unacknowledged};
 use crate::users::Users;
 
 /// Stands for [`CompChannel::immediate`] among the numbers of queues, which have 32 bits.
 const IMMEDIATE: u64 = u64::MAX;
+
+/// A completion queue, as its channel knows it.
+pub(crate) trait Queue: Send + Sync {
+    fn rnic(&self) -> &CompletionQueue;
+
+    /// The events of its channel.
+    fn unacknowledged(&self) -> &Unacknowledged;
+
+    /// The queue, and the program's own word for it.
+    fn as_seen(&self) -> (Ptr<ibv_cq>, Ptr<c_void>);
+}
+
+impl dyn Queue + '_ {
+    fn number(&self) -> u64 {
+        self.rnic().id().0.into()
+    }
+}
 
 #[repr(C)]
 pub(crate) struct CompChannel {
@@ -33,7 +51,7 @@ pub(crate) struct CompChannel {
     epoll: OwnedFd,
     /// By number. The lock is held from the look-up of a queue until its event counts as one to be
     /// acknowledged, so that the queue's destruction comes before the event or waits for it.
-    cqs: Mutex<HashMap<u64, Weak<Cq>>>,
+    cqs: Mutex<HashMap<u64, Weak<dyn Queue>>>,
     pub(crate) users: Users,
     /// Numbers of queues with such an event; its descriptor is in `epoll`.
     immediate: EventQueue<u64>,
@@ -70,7 +88,7 @@ impl CompChannel {
         Ok(())
     }
 
-    pub(crate) fn add(&self, cq: &Arc<Cq>) -> Outcome<()> {
+    pub(crate) fn add(&self, cq: &Arc<dyn Queue>) -> Outcome<()> {
         let number = cq.number();
         let mut cqs = lock(&self.cqs);
         epoll::add(
@@ -85,7 +103,7 @@ impl CompChannel {
         Ok(())
     }
 
-    pub(crate) fn remove(&self, cq: &Cq) {
+    pub(crate) fn remove(&self, cq: &dyn Queue) {
         let mut cqs = lock(&self.cqs);
         cqs.remove(&cq.number());
         self.immediate.take_back(|number| *number == cq.number());
@@ -99,9 +117,9 @@ impl CompChannel {
         field!(self.abi, refcnt).set(count - 1);
     }
 
-    /// Takes an event that is there: the queue that it is of. None when there is none, or when another
-    /// thread has taken it.
-    pub(crate) fn take_event(&self) -> Outcome<Option<Arc<Cq>>> {
+    /// Takes an event that is there: the queue that it is of, as the program sees it. None when there is none, or
+    /// when another thread has taken it.
+    pub(crate) fn take_event(&self) -> Outcome<Option<(Ptr<ibv_cq>, Ptr<c_void>)>> {
         self.immediate.fd_to_wait_on()?;
         let mut found = [epoll::Event {
             flags: EventFlags::empty(),
@@ -117,14 +135,15 @@ impl CompChannel {
             return Ok(None);
         }
         let [event] = found;
-        match event.data.u64() {
-            IMMEDIATE => Ok(self.take_immediate()),
-            number => self.take_notification(number),
-        }
+        let taken = match event.data.u64() {
+            IMMEDIATE => self.take_immediate(),
+            number => self.take_notification(number)?,
+        };
+        Ok(taken.map(|cq| cq.as_seen()))
     }
 
     /// The event that a completion made.
-    fn take_notification(&self, number: u64) -> Outcome<Option<Arc<Cq>>> {
+    fn take_notification(&self, number: u64) -> Outcome<Option<Arc<dyn Queue>>> {
         let cqs = lock(&self.cqs);
         let Some(cq) = cqs.get(&number).and_then(Weak::upgrade) else {
             return Ok(None);
@@ -136,21 +155,21 @@ impl CompChannel {
             Err(error) => return Err(error.into()),
         };
         if told {
-            cq.unacknowledged.add_one();
+            cq.unacknowledged().add_one();
         }
         Ok(told.then_some(cq))
     }
 
     /// The event of a queue that no completion will make.
-    pub(crate) fn tell_at_once(&self, number: u64) {
-        self.immediate.push(number);
+    pub(crate) fn tell_at_once(&self, cq: &dyn Queue) {
+        self.immediate.push(cq.number());
     }
 
-    fn take_immediate(&self) -> Option<Arc<Cq>> {
+    fn take_immediate(&self) -> Option<Arc<dyn Queue>> {
         let cqs = lock(&self.cqs);
         let number = self.immediate.take_unread()?;
         let cq = cqs.get(&number).and_then(Weak::upgrade)?;
-        cq.unacknowledged.add_one();
+        cq.unacknowledged().add_one();
         Some(cq)
     }
 

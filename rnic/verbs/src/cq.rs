@@ -10,7 +10,7 @@ use rnic::{CompletionQueue, CqId, EventSource};
 use rustix::io::Errno;
 
 use crate::abi::{IBV_EVENT_CQ_ERR, ibv_async_event, ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::comp_channel::CompChannel;
+use crate::comp_channel::{CompChannel, Queue};
 use crate::context::Context;
 use crate::device::{COMPLETION_VECTORS, refused_size};
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
@@ -91,7 +91,8 @@ impl Cq {
             current: Mutex::default(),
         });
         if let Some((channel, _)) = &made.channel {
-            channel.add(&made)?;
+            let queue: Arc<dyn Queue> = made.clone();
+            channel.add(&queue)?;
         }
         lock(&context.session().part::<Cqs>().0).insert(made.cq.id(), Arc::downgrade(&made));
         Ok(made)
@@ -103,7 +104,7 @@ impl Cq {
         // The lock is held while the session's thread tells something of it.
         lock(&shared.context.session().part::<Cqs>().0).remove(&shared.cq.id());
         if let Some((channel, _)) = &shared.channel {
-            channel.remove(&shared);
+            channel.remove(&*shared);
         }
         shared.unacknowledged.wait_for_all();
         shared
@@ -148,21 +149,26 @@ impl Cq {
             && self.has_completions()
             && let Some((channel, _)) = &self.channel
         {
-            channel.tell_at_once(self.number());
+            channel.tell_at_once(self);
         }
     }
 
     fn has_completions(&self) -> bool {
         self.cq.has_completions().unwrap_or(false)
     }
+}
 
-    pub(crate) fn number(&self) -> u64 {
-        self.cq.id().0.into()
+impl Queue for Cq {
+    fn rnic(&self) -> &CompletionQueue {
+        &self.cq
     }
 
-    /// The program's own word for it.
-    pub(crate) fn cq_context(&self) -> Ptr<c_void> {
-        field!(self.abi, base.cq_context).get()
+    fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
+    fn as_seen(&self) -> (Ptr<ibv_cq>, Ptr<c_void>) {
+        (self.abi_ptr(), field!(self.abi, base.cq_context).get())
     }
 }
 

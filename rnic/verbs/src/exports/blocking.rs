@@ -11,7 +11,7 @@ use crate::abi::{
 use crate::cm::{CmId, Event, EventChannel};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::ffi::{Object, Outcome, Ptr, number};
+use crate::ffi::{Outcome, Ptr, number};
 
 /// What the body of a call that has taken an event, or none, says.
 const NOTHING: c_int = 0;
@@ -224,11 +224,12 @@ unsafe extern "C-unwind" fn ibv_get_cq_event(
 ) -> c_int {
     loop {
         let taken = number("ibv_get_cq_event", || {
-            let Some(found) = channel.object::<CompChannel>()?.take_event()? else {
+            let taken = channel.object::<CompChannel>()?.take_event()?;
+            let Some((found, context)) = taken else {
                 return Ok(NOTHING);
             };
-            cq.write(found.abi_ptr());
-            cq_context.write(found.cq_context());
+            cq.write(found);
+            cq_context.write(context);
             Ok(TAKEN)
         });
         match taken {
