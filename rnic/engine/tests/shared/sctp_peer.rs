@@ -65,6 +65,8 @@ pub struct SctpPeer {
     /// It acknowledges data, and answers heartbeats and a shutdown.
     pub answers: bool,
     cookie: Vec<u8>,
+    /// Streams that an INIT or INIT ACK of the node's offers: outbound, inbound.
+    pub streams: Vec<(u16, u16)>,
     /// Chunks of the node's but for data, and its user data in the order in which it came, with PPIDs.
     pub heard: Vec<Heard>,
     pub data: Vec<(u32, Vec<u8>)>,
@@ -98,6 +100,7 @@ impl SctpPeer {
             window: 100_000,
             answers: true,
             cookie: Vec::new(),
+            streams: Vec::new(),
             heard: Vec::new(),
             data: Vec::new(),
             answering: Vec::new(),
@@ -272,6 +275,8 @@ impl SctpPeer {
         let heard = match chunk {
             Chunk::Data(data) => return self.take_data(data),
             Chunk::InitAck(init) => {
+                self.streams
+                    .push((init.outbound_streams, init.inbound_streams));
                 self.nodes_tag = init.tag;
                 self.cumulative = init.initial_tsn.previous();
                 let cookie = init
@@ -286,6 +291,8 @@ impl SctpPeer {
             }
             Chunk::CookieAck => Heard::CookieAck,
             Chunk::Init(init) => {
+                self.streams
+                    .push((init.outbound_streams, init.inbound_streams));
                 self.nodes_tag = init.tag;
                 self.cumulative = init.initial_tsn.previous();
                 let answer = self.init_ack();

@@ -87,10 +87,8 @@ enum Inbound {
 enum Outbound {
     /// The answer to the peer's Initiate.
     Answer,
-    /// Our Initiate was sent, and is not answered. When SCTP has it acknowledged, a Terminate can't overtake it.
-    Initiated {
-        acknowledged: bool,
-    },
+    /// Our Initiate was sent, and is not answered.
+    Initiated,
     Segments,
     /// Nothing.
     Over,
@@ -105,6 +103,9 @@ pub struct Session {
     asked: Option<Enhanced>,
     /// Own depths of a session that we begin.
     depths: ReadDepths,
+    /// The peer has our Initiate or our Accept: SCTP has it acknowledged, or it is answered. Chunks are unordered, so a
+    /// Terminate could overtake it before (RFC 5043 section 6.6).
+    first_has_come: bool,
     /// Chunks that were sent, and those of them that were acknowledged.
     sent: u64,
     acknowledged: u64,
@@ -138,11 +139,10 @@ impl Session {
         let chunk = ControlChunk::new(DdpSsn::of(0), function, asked, private_data)?;
         let session = Self {
             inbound: Inbound::Answer,
-            outbound: Outbound::Initiated {
-                acknowledged: false,
-            },
+            outbound: Outbound::Initiated,
             asked,
             depths,
+            first_has_come: false,
             sent: 1,
             acknowledged: 0,
         };
@@ -156,6 +156,7 @@ impl Session {
             outbound: Outbound::Answer,
             asked: None,
             depths: ReadDepths::default(),
+            first_has_come: false,
             sent: 0,
             acknowledged: 0,
         }
@@ -183,6 +184,7 @@ impl Session {
             (Inbound::Answer, F::Accept | F::EnhancedAccept) => {
                 // First, because what the answer lacks is told by a segment (RFC 6581 section 9).
                 self.inbound = Inbound::Segments;
+                self.first_has_come = true;
                 // A Terminate of ours may have been sent meanwhile.
                 if self.outbound != Outbound::Over {
                     self.outbound = Outbound::Segments;
@@ -290,17 +292,14 @@ impl Session {
 
     /// Ends what this side sends: the last chunk. It refuses an Initiate, too, that is not for the application to
     /// decide on (RFC 5043 section 6.4). None when the last chunk was sent, or has to wait because it could overtake
-    /// our Initiate (section 6.6): then this is to be called again when that was answered or acknowledged.
+    /// our Initiate or Accept (section 6.6): then this is to be called again when that was answered or acknowledged.
     pub fn terminate(&mut self) -> Option<ControlChunk> {
         match self.outbound {
-            Outbound::Over
-            | Outbound::Initiated {
-                acknowledged: false,
-            } => return None,
+            Outbound::Over => return None,
+            Outbound::Initiated | Outbound::Segments if !self.first_has_come => return None,
             // After an Initiate the peer has nothing more to say. What came may be no Initiate, and more may come.
             Outbound::Answer if self.inbound == Inbound::Undecided => self.inbound = Inbound::Over,
-            Outbound::Answer => {}
-            Outbound::Initiated { acknowledged: true } | Outbound::Segments => {}
+            Outbound::Answer | Outbound::Initiated | Outbound::Segments => {}
         }
         self.outbound = Outbound::Over;
         let chunk = ControlChunk::terminate(self.next_ssn());
@@ -327,9 +326,7 @@ impl Session {
     /// SCTP's peer has acknowledged so many more of the session's chunks, the first ones in order.
     pub fn acknowledged(&mut self, chunks: u64) {
         self.acknowledged = self.sent.min(self.acknowledged.saturating_add(chunks));
-        if let Outbound::Initiated { acknowledged } = &mut self.outbound {
-            *acknowledged = self.acknowledged > 0;
-        }
+        self.first_has_come |= self.acknowledged > 0;
     }
 
     /// Nothing more comes or goes.

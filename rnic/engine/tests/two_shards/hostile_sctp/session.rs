@@ -194,6 +194,40 @@ fn a_place_that_is_taken_twice_ends_the_session() {
     scene.assert_innocent_unharmed("twice", &[OPEN]);
 }
 
+/// RFC 5043 section 10: the order of a session is that of its DDP-SSNs, whatever TSNs they have.
+#[test]
+fn tsns_say_nothing_of_the_order() {
+    let send = untagged(UNTAGGED | LAST, SEND, [0, 1, 0], &[0x5e; 8]);
+    let all = |write: &[u8]| [segment(1, write), segment(2, &send)];
+    for together in [true, false] {
+        let name = format!("together: {together}");
+        let mut scene = Scene::new();
+        let [write, send] = all(&scene.write(OPEN.0, &[0xaa; PART]));
+        let end = control(3, END, b"");
+        let hostile = &mut scene.duel.peers[HOSTILE];
+        // The last has the first TSN.
+        let chunks = [
+            hostile.next_data(CONTROL, &end),
+            hostile.next_data(SEGMENT, &send),
+            hostile.next_data(SEGMENT, &write),
+        ];
+        if !together {
+            scene.duel.send_chunks(HOSTILE, &chunks[..2]);
+            assert!(scene.duel.side.completion(OWN_RECEIVE).is_none());
+            let state = scene.duel.side.state(scene.hostile);
+            assert_eq!(state, QpState::Rts, "nothing has its turn");
+            scene.duel.send_chunks(HOSTILE, &chunks[2..]);
+        } else {
+            scene.duel.send_chunks(HOSTILE, &chunks);
+        }
+        assert_eq!(scene.duel.side.read(OPEN.0, PART), [0xaa; PART], "{name}");
+        let received = scene.duel.side.completion(OWN_RECEIVE).expect(&name);
+        assert_eq!(received.status, WcStatus::Success as u8, "{name}");
+        scene.assert_ended(DisconnectReason::Graceful, &name);
+        scene.assert_innocent_unharmed(&name, &[OPEN, RECEIVE]);
+    }
+}
+
 /// What comes behind an Initiate waits for the answer, up to the receive window.
 #[test]
 fn segments_behind_an_initiate_wait_within_the_window_and_have_their_turn() {
@@ -367,6 +401,56 @@ fn a_request_ends_with_its_session() {
             "{name}"
         );
         assert_eq!(scene.duel.side.state(qp), QpState::Idle, "{name}");
+        scene.assert_innocent_unharmed(&name, &[]);
+    }
+}
+
+/// RFC 5043 section 6.6: the peer takes messages as they come, and has lost the Accept. What ends the session, of our own
+/// or by the peer's Terminate, comes after it.
+#[test]
+fn a_terminate_does_not_overtake_the_accept() {
+    for peer_ends in [false, true] {
+        let name = format!("the peer ends it: {peer_ends}");
+        let mut scene = Scene::before_the_session(small());
+        scene.duel.initiate(HOSTILE);
+        let (request, asked, _) = scene.duel.side.take_request().unwrap();
+        let qp = scene.duel.side.create_qp();
+        scene.hostile = qp;
+        let home = scene.duel.peers[HOSTILE].address().ip();
+        scene.duel.peers[HOSTILE].deaf_at = vec![home];
+        let mpa = asked;
+        let private_data = Vec::new();
+        let command = Command::Accept {
+            request,
+            qp,
+            mpa,
+            private_data,
+        };
+        let now = scene.duel.now;
+        scene.duel.side.shard.execute(command, now).unwrap();
+        scene.duel.pump();
+        scene.duel.peers[HOSTILE].deaf_at.clear();
+        match peer_ends {
+            true => scene.duel.send(HOSTILE, CONTROL, &control(1, END, b"")),
+            false => {
+                let abort = false;
+                let command = Command::Disconnect { qp, abort };
+                scene.duel.side.shard.execute(command, now).unwrap();
+                scene.duel.pump();
+            }
+        }
+        assert!(scene.duel.peers[HOSTILE].data.is_empty(), "{name}");
+        // The Accept is sent again, and acknowledged.
+        scene.duel.run_for(Duration::from_secs(2));
+        let expected = [
+            (CONTROL, control(0, ACCEPT, b"")),
+            (CONTROL, control(1, END, b"")),
+        ];
+        assert_eq!(scene.duel.peers[HOSTILE].data, expected, "{name}");
+        if !peer_ends {
+            scene.duel.send(HOSTILE, CONTROL, &control(1, END, b""));
+        }
+        scene.assert_ended(DisconnectReason::Graceful, &name);
         scene.assert_innocent_unharmed(&name, &[]);
     }
 }

@@ -7,11 +7,12 @@ use rnic_ipc::control::{DisconnectReason, Event};
 use userspace_sctp::chunk::Chunk;
 
 use super::scene::Scene;
+use crate::illegal::cases::*;
 use crate::sctp_peer::{
     ACCEPT, CONTROL, Heard, INITIATE, REJECT, SEGMENT, TERMINATE as END, control, segment,
 };
-use crate::sctp_raw::HOSTILE;
-use crate::side::SideConfig;
+use crate::sctp_raw::{HOSTILE, OTHER, SctpDuel};
+use crate::side::{BASE, SideConfig};
 
 /// Where the hostile peer writes what it may.
 const OPEN: (usize, usize) = (0x20_0000, 0x1000);
@@ -244,4 +245,52 @@ fn sessions_whose_end_is_not_acknowledged_are_bounded() {
     scene.duel.run_for(Duration::from_secs(15));
     scene.assert_ended(DisconnectReason::TimedOut, "nothing is acknowledged");
     scene.assert_innocent_unharmed("nothing is acknowledged", &[OPEN]);
+}
+
+/// RFC 5043 section 8: as many in as out, whoever asks.
+#[test]
+fn an_association_has_as_many_streams_in_as_out() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.duel.peers[HOSTILE].streams, [(32, 32)]);
+    scene.end_session();
+    scene.assert_ended(DisconnectReason::Graceful, "asked by the peer");
+    scene.duel.peers[HOSTILE].streams.clear();
+    scene.hostile = scene.ask();
+    assert_eq!(scene.duel.peers[HOSTILE].streams, [(32, 32)]);
+}
+
+/// RFC 5040 section 8.1.2: one that has as many as it may, and takes no response, leaves the other's places alone.
+#[test]
+fn reads_of_one_session_take_no_place_of_another() {
+    const IRD: u32 = 4;
+    let mut duel = SctpDuel::new(SideConfig::default());
+    duel.open(HOSTILE);
+    duel.open(OTHER);
+    duel.peers[HOSTILE].window = 0;
+    let shut = duel.peers[HOSTILE].sack();
+    duel.give(&[shut]);
+    let stag = duel.side.stag.0;
+    let read = |msn: u32| {
+        let request = read_header((0x77, u64::from(msn)), 8, (stag, BASE));
+        untagged(UNTAGGED | LAST, READ_REQUEST, [1, msn, 0], &request)
+    };
+    for who in [HOSTILE, OTHER] {
+        for msn in 1..=IRD {
+            duel.send_segment(who, msn as u16, &read(msn));
+        }
+    }
+    let all: Vec<_> = (1..=IRD)
+        .map(|msn| {
+            let answer = tagged(TAGGED | LAST, READ_RESPONSE, 0x77, msn.into(), &[0; 8]);
+            (SEGMENT, segment(msn as u16, &answer))
+        })
+        .collect();
+    assert!(duel.peers[HOSTILE].data.is_empty());
+    assert_eq!(duel.peers[OTHER].data, all);
+    duel.peers[HOSTILE].window = 100_000;
+    let open = duel.peers[HOSTILE].sack();
+    duel.give(&[open]);
+    assert_eq!(duel.peers[HOSTILE].data, all);
+    let levels = duel.side.shard.levels();
+    assert_eq!(levels.connections, 2, "{levels:?}");
 }

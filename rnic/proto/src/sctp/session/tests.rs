@@ -72,6 +72,7 @@ fn a_session_that_is_accepted_has_segments_both_ways_until_each_side_ends_it() {
                 side.on_segment().unwrap();
             }
         }
+        passive.acknowledged(1);
         let last = passive.terminate().unwrap();
         assert_eq!(ssn(&last), 4);
         assert_eq!(passive.number_segment(), None);
@@ -86,8 +87,8 @@ fn a_session_that_is_accepted_has_segments_both_ways_until_each_side_ends_it() {
         for side in [&mut active, &mut passive] {
             assert!(side.is_over() && !side.is_gone());
             // RFC5043-6.6-4.
-            side.acknowledged(5);
-            assert_eq!(side.is_gone(), side.sent == 5);
+            side.acknowledged(side.in_flight() - 1);
+            assert!(!side.is_gone());
             side.acknowledged(u64::MAX / 2);
             assert!(side.is_gone());
         }
@@ -171,6 +172,23 @@ fn an_accept_that_comes_after_our_terminate_opens_nothing_for_us() {
     assert_eq!(active.number_segment(), None);
     active.on_segment().unwrap();
     assert_eq!(give(&mut passive, &terminate), Ok(Told::Terminated));
+    passive.acknowledged(1);
+    let last = passive.terminate().unwrap();
+    assert_eq!(give(&mut active, &last), Ok(Told::Terminated));
+    assert!(active.is_over() && passive.is_over());
+}
+
+/// RFC5043-6.6-1: nothing that an active side sends says that it has the Accept.
+#[test]
+fn a_terminate_waits_until_the_accept_is_acknowledged() {
+    let (mut active, mut passive) = open(false);
+    assert!(passive.terminate().is_none());
+    passive.on_segment().unwrap();
+    assert!(passive.terminate().is_none());
+    let last = active.terminate().unwrap();
+    give(&mut passive, &last).unwrap();
+    assert!(passive.terminate().is_none());
+    passive.acknowledged(1);
     let last = passive.terminate().unwrap();
     assert_eq!(give(&mut active, &last), Ok(Told::Terminated));
     assert!(active.is_over() && passive.is_over());
