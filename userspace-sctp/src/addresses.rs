@@ -31,9 +31,8 @@ impl Others {
     /// Adds one, if there is room and it is another one.
     pub(crate) fn add(&mut self, address: IpAddr, ends: Ends, limit: usize) {
         let first = ends.remote.ip();
-        let broadcast = matches!(address, IpAddr::V4(addr) if addr.is_broadcast());
         let is_usable = address.is_ipv4() == first.is_ipv4()
-            && !(address.is_unspecified() || address.is_multicast() || broadcast)
+            && is_of_a_host(address)
             && address.is_loopback() == first.is_loopback();
         let is_known = [first, ends.local.ip()].contains(&address) || self.contains(address);
         let mut vacant = self.list.iter_mut().take(limit);
@@ -54,4 +53,13 @@ impl Others {
     pub fn contains(&self, address: IpAddr) -> bool {
         self.list.contains(&Some(address))
     }
+}
+
+/// Whether it can be the address of one host. An IPv4-mapped IPv6 address is none (RFC 9260 section 3.3.2.1.2).
+pub(crate) fn is_of_a_host(address: IpAddr) -> bool {
+    let is_none = match address {
+        IpAddr::V4(addr) => addr.is_broadcast(),
+        IpAddr::V6(addr) => addr.to_ipv4_mapped().is_some(),
+    };
+    !(is_none || address.is_unspecified() || address.is_multicast())
 }

@@ -14,6 +14,7 @@ use userspace_net::limit::RateLimit;
 use userspace_net::links::{Links, Queue};
 use userspace_net::wheel::Wheel;
 
+use crate::addresses::is_of_a_host;
 use crate::association::{Association, Seed};
 use crate::config::Config;
 use crate::cookie::Secret;
@@ -431,6 +432,5 @@ impl<B: AsRef<[u8]>> Stack<B> {
 
 /// Whether it can be an end of an association.
 fn is_end(end: SocketAddr) -> bool {
-    let broadcast = matches!(end.ip(), IpAddr::V4(addr) if addr.is_broadcast());
-    end.port() != 0 && !end.ip().is_unspecified() && !end.ip().is_multicast() && !broadcast
+    end.port() != 0 && is_of_a_host(end.ip())
 }

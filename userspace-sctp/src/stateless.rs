@@ -107,8 +107,7 @@ pub fn answer_init(
     listening: &Listening<'_>,
     out: &mut [u8],
 ) -> Result<Answer, NoRoom> {
-    let is_alone = packet.chunks().count() == 1 && packet.header.tag == 0;
-    let acceptable = match is_alone {
+    let acceptable = match is_alone(packet) {
         true => acceptable(init, &listening.offer),
         false => Err(InitRefusal::NotAlone),
     };
@@ -120,6 +119,11 @@ pub fn answer_init(
         },
     };
     Ok(Answer { len, refusal })
+}
+
+/// Whether an INIT is the only chunk of a packet without a tag. Another one is dropped, whoever sends it (section 12.3).
+pub(crate) fn is_alone(packet: &Packet<'_>) -> bool {
+    packet.chunks().count() == 1 && packet.header.tag == 0
 }
 
 /// The peer's indication, when an association may come of its INIT.
@@ -254,8 +258,7 @@ pub fn answer_stranger(packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, Sil
     }
     let answer = if let Chunk::Init(init) = first {
         // Nobody listens: the sender's own tag, and no T bit (rule 3).
-        let is_answered = tag == 0 && init.tag != 0 && packet.chunks().count() == 1;
-        if !is_answered {
+        if init.tag == 0 || !is_alone(packet) {
             return Err(Silence::Nothing);
         }
         abort(

@@ -16,7 +16,7 @@ use crate::effects::Env;
 use crate::interface::{AssocId, Ends, Message, Route, State};
 use crate::packet::{Packet, verify};
 use crate::parameter::{Parameter, Parameters};
-use crate::stateless::{Listening, answer_init, answer_stranger};
+use crate::stateless::{Listening, answer_init, answer_stranger, is_alone};
 use crate::tsn::Tsn;
 
 impl<B: AsRef<[u8]>> Stack<B> {
@@ -147,14 +147,13 @@ impl<B: AsRef<[u8]>> Stack<B> {
     /// Nothing is kept of an INIT, whatever there is already.
     fn receive_init(&mut self, now: Instant, route: Route, packet: &Packet<'_>, init: &Init<'_>) {
         let ends = route.ends;
+        if !is_alone(packet) {
+            self.effects.counters.inits_refused += 1;
+            return;
+        }
         self.release_claim(now, &ends, init.parameters);
         let mut numbers = (None, None);
         if let Some(id) = self.associations.find(&ends) {
-            // What is not alone, or has a tag, touches no association (section 12.3).
-            if packet.header.tag != 0 || packet.chunks().count() != 1 {
-                self.effects.counters.inits_refused += 1;
-                return;
-            }
             let Some(association) = self.associations.get_mut(id) else {
                 return;
             };
@@ -165,14 +164,14 @@ impl<B: AsRef<[u8]>> Stack<B> {
                     current: current.unwrap_or(0),
                     new: route.udp.unwrap_or(0),
                 };
-                return self.refuse_restart(now, route, packet, init, &cause);
+                return self.refuse_restart(now, route, init, &cause);
             }
             let others = Others::of(init.parameters, ends, self.config.other_addresses());
             let mut new = others.iter();
             let new = new.find(|address| !association.has_listed(*address));
             // Before the INIT ACK only one address of the peer is known.
             if let Some(new) = new.filter(|_| association.state() != State::CookieWait) {
-                return self.refuse_address(now, route, new, packet, init);
+                return self.refuse_address(now, route, new, init);
             }
             match association.on_init() {
                 Answering::InitAck { own, tie } => numbers = (own, tie),
@@ -199,7 +198,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         let association = self.associations.get_mut(id);
         let asking = association.filter(|of| of.state() == State::CookieWait);
         let Some(association) = asking.filter(|_| self.config.other_addresses() > 0) else {
-            return self.refuse_address(now, route, new, packet, init);
+            return self.refuse_address(now, route, new, init);
         };
         // Both have asked. The answer goes to the address that the layer above has named (section 5.2.1).
         let first = association.route();
@@ -209,35 +208,20 @@ impl<B: AsRef<[u8]>> Stack<B> {
     }
 
     /// An association would get another address (sections 5.2.1, 5.2.2).
-    fn refuse_address(
-        &mut self,
-        now: Instant,
-        route: Route,
-        new: IpAddr,
-        packet: &Packet<'_>,
-        init: &Init<'_>,
-    ) {
+    fn refuse_address(&mut self, now: Instant, route: Route, new: IpAddr, init: &Init<'_>) {
         let mut bytes = [0; 20];
         let mut writer = crate::parameter::Writer::new(&mut bytes);
         // It fits.
         let _ = writer.put(&Parameter::Address(new));
         let len = writer.finish();
         let cause = Cause::RestartWithNewAddresses(&bytes[..len]);
-        self.refuse_restart(now, route, packet, init, &cause);
+        self.refuse_restart(now, route, init, &cause);
     }
 
     /// An INIT that would change what an association has with its peer.
-    fn refuse_restart(
-        &mut self,
-        now: Instant,
-        route: Route,
-        packet: &Packet<'_>,
-        init: &Init<'_>,
-        cause: &Cause<'_>,
-    ) {
+    fn refuse_restart(&mut self, now: Instant, route: Route, init: &Init<'_>, cause: &Cause<'_>) {
         self.effects.counters.inits_refused += 1;
-        let is_alone = packet.header.tag == 0 && packet.chunks().count() == 1;
-        if is_alone && init.tag != 0 && self.answers.permit(now) {
+        if init.tag != 0 && self.answers.permit(now) {
             self.effects.abort(route, init.tag, false, cause);
         }
     }

@@ -1,11 +1,13 @@
 use std::net::SocketAddr;
 
+use userspace_net::Instant;
 use userspace_sctp::cause::Cause;
 use userspace_sctp::chunk::{Chunk, Init};
 use userspace_sctp::parameter::Parameter;
-use userspace_sctp::{Config, Event, State};
+use userspace_sctp::{Config, Event, Outgoing, Stack, State};
 
-use crate::script::{PEERS_TAG, Script, Sent, init, parameters, remote};
+use crate::paths;
+use crate::script::{COOKIE, PEERS_TAG, Script, Sent, WINDOW, data, init, parameters, remote};
 
 /// The peer's second tag.
 const OTHER_TAG: u32 = 0x6666_0002;
@@ -200,6 +202,115 @@ fn an_init_that_is_not_alone_or_has_a_tag_is_dropped() {
     script.peer(&[Chunk::ShutdownAck, asked, Chunk::Heartbeat(b"beat")]);
     script.nothing();
     assert_eq!(script.state(id), State::Established);
+}
+
+/// RFC9260-12.3-2: wherever it comes from, and whatever there is: no association, one that is asked for, one whose peer
+/// claims the address.
+#[test]
+fn an_init_that_is_not_alone_or_has_a_tag_is_dropped_from_any_address() {
+    let stranger: SocketAddr = "198.18.0.9:5001".parse().unwrap();
+    let named = parameters(&[Parameter::Address(remote().ip())]);
+    for (is_asking, listens) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (mut script, id) = if is_asking {
+            let mut script = Script::new(paths::config());
+            let id = script.connect();
+            (script, id)
+        } else {
+            paths::listing(&[Parameter::Address(paths::second().ip())])
+        };
+        if listens {
+            script.stack.listen(crate::script::local()).unwrap();
+        }
+        script.wait_for(std::time::Duration::ZERO);
+        script.sent();
+        let before = (script.info(id), paths::paths(&script, id));
+        for from in [remote(), paths::second(), stranger] {
+            for list in [&[][..], &named] {
+                let asked = Chunk::Init(Init {
+                    tag: OTHER_TAG,
+                    ..init(list)
+                });
+                script.peer_with(0, from, &[asked, Chunk::Heartbeat(b"beat")]);
+                script.peer_with(0, from, &[asked, asked]);
+                script.peer_with(script.tag, from, &[asked]);
+                script.peer_with(77, from, &[asked]);
+                script.nothing();
+                script.no_event();
+                let after = (script.info(id), paths::paths(&script, id));
+                assert_eq!(after, before, "{from}");
+            }
+        }
+        assert_eq!(script.stack.counters().inits_refused, 3 * 2 * 4);
+    }
+}
+
+/// RFC9260-5.2.4-8: what went with our cookie had the tag that the peer has no more. It goes again at once, with the other
+/// one; and what comes with the peer's cookie is taken.
+#[test]
+fn early_data_goes_again_when_both_have_asked() {
+    let mut script = Script::new(Config::default());
+    let id = script.connect();
+    let early = Outgoing {
+        stream: 0,
+        protocol: 0,
+        buffer: vec![3; 100],
+    };
+    script.stack.post(script.now, id, early).unwrap();
+    let parameters = parameters(&[Parameter::StateCookie(COOKIE)]);
+    script.peer(&[Chunk::InitAck(init(&parameters))]);
+    assert_eq!(script.one().data(script.tsn), [0]);
+    let (_, cookie) = ask(&mut script, OTHER_TAG);
+    let theirs = Chunk::Data(data(0, b"m"));
+    script.peer(&[Chunk::CookieEcho(&cookie), theirs]);
+    assert!(matches!(script.event(), Event::Established(_)));
+    assert_eq!(script.shown, b"m");
+    let sent = script.one();
+    assert_eq!(
+        (sent.tag(), sent.chunks()[0]),
+        (OTHER_TAG, Chunk::CookieAck)
+    );
+    assert_eq!(sent.data(script.tsn), [0]);
+    script.sack(1, WINDOW, &[]);
+    assert_eq!(script.stack.poll_released(), Some(vec![3; 100]));
+}
+
+/// RFC9260-5.1.3-6: of an association that there is, a cookie tells neither tags nor TSN, and never our secrets. Two of
+/// the same INIT differ by what is in the INIT ACK, by random tie tags, and by their MAC.
+#[test]
+fn a_cookie_tells_nothing_of_the_association_that_there_is() {
+    let (mut script, _) = Script::established(Config::default());
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    let has = |bytes: [u8; 4]| cookie.windows(4).any(|found| found == bytes);
+    let ours = [script.tag, PEERS_TAG, script.tsn.0];
+    assert!(ours.iter().all(|hidden| !has(hidden.to_be_bytes())));
+    assert!(has(tag.to_be_bytes()) && has(OTHER_TAG.to_be_bytes()));
+    // The secret of the stack.
+    assert!(!has([9; 4]));
+    let cookie_of = |secret: u8| {
+        let mut script = Script::new(Config::default());
+        script.stack = Stack::new(Config::default(), [secret; 16], Instant::ZERO);
+        script.stack.listen(crate::script::local()).unwrap();
+        script.peer(&[Chunk::Init(init(&[]))]);
+        let sent = script.one();
+        let Chunk::InitAck(ack) = sent.only() else {
+            panic!("{sent:?}");
+        };
+        let (_, mut cookie) = answer(&sent);
+        // What the INIT ACK says is blanked.
+        for said in [ack.tag, ack.initial_tsn.0] {
+            let said = said.to_be_bytes();
+            let at = cookie.windows(4).position(|found| found == said).unwrap();
+            cookie[at..at + 4].fill(0);
+        }
+        cookie
+    };
+    let [one, other] = [1, 2].map(cookie_of);
+    let differing = one.iter().zip(&other).filter(|(a, b)| a != b).count();
+    let mac = one.len() - 16;
+    assert!(
+        one[..mac] == other[..mac] && differing > 8,
+        "{one:?} {other:?}"
+    );
 }
 
 /// RFC9260-9.2-24, RFC9260-5.2.4-7.

@@ -153,3 +153,24 @@ fn a_path_that_was_down_is_up_with_the_answer_to_a_heartbeat() {
     assert_eq!(script.event(), Event::PathUp { remote });
     assert_eq!(script.info(id).errors, 0);
 }
+
+/// RFC9260-8.3-14: the jitter is half the RTO each way, and as good as even.
+#[test]
+fn heartbeats_are_spread_over_one_timeout() {
+    let (mut script, id) = Script::established(Config::default());
+    let mut eighths = [0; 8];
+    for _ in 0..160 {
+        let before = script.now;
+        let info = heartbeat(&mut script);
+        let period = script.now.saturating_duration_since(before);
+        let rto = script.info(id).rto;
+        let beyond = period.checked_sub(Duration::from_secs(30) + rto / 2);
+        let beyond = beyond.unwrap_or_else(|| panic!("{period:?}"));
+        eighths[(beyond.as_nanos() * 8 / rto.as_nanos()) as usize] += 1;
+        script.peer(&[Chunk::HeartbeatAck(&info)]);
+    }
+    assert!(
+        eighths.iter().all(|count| (5..40).contains(count)),
+        "{eighths:?}"
+    );
+}

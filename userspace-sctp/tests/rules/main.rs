@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod collision;
+mod congestion;
 mod ending;
 mod failover;
 mod heartbeat;
+mod icmp;
 mod mtu;
 mod opening;
 mod paths;

@@ -1,5 +1,6 @@
 use userspace_sctp::cause::Cause;
 use userspace_sctp::chunk::{Chunk, Data, GapBlock, Report};
+use userspace_sctp::inbound::reassembly::FRAGMENTS_MAX;
 use userspace_sctp::{Config, Event, Failure};
 
 use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, causes, data, error, micros, millis};
@@ -266,4 +267,56 @@ fn gaps_are_filled_within_another_window() {
     script.sent();
     script.peer(&[Chunk::Data(data(6, &payload))]);
     assert_eq!(script.shown.len(), 4, "it was not acknowledged");
+}
+
+/// RFC9260-6.2-4: without a gap, too, where a SACK would else wait for another packet.
+#[test]
+fn what_a_closed_window_refuses_is_told_at_once() {
+    let part = Data {
+        end: false,
+        ..data(2, b"x")
+    };
+    for refused in [data(2, b"x"), part] {
+        let (mut script, id) = Script::established(Config {
+            receive_window: 2_000,
+            ..Config::default()
+        });
+        let payload = [b'x'; 1000];
+        script.peer(&[Chunk::Data(data(0, &payload))]);
+        script.sent();
+        script.peer(&[Chunk::Data(data(1, &payload))]);
+        script.nothing();
+        script.wait();
+        assert_eq!(sack(&script.one()), (2, 0, vec![], 0));
+        for _ in 0..3 {
+            script.peer(&[Chunk::Data(refused)]);
+            assert_eq!(sack(&script.one()), (2, 0, vec![], 0));
+        }
+        assert_eq!((script.shown.len(), script.info(id).held), (2, 2_000));
+    }
+}
+
+/// RFC9260-6.2-4: fragments that are not kept, too.
+#[test]
+fn a_fragment_beyond_the_bound_is_told_at_once() {
+    let (mut script, _) = Script::established(Config::default());
+    let bound = FRAGMENTS_MAX as u32;
+    let part = |number| {
+        Chunk::Data(Data {
+            begin: number == 0,
+            end: false,
+            ..data(number, b"x")
+        })
+    };
+    for number in 0..bound {
+        script.peer(&[part(number)]);
+    }
+    // What waits has gone, and the next packet alone would wait.
+    script.wait_for(millis(1000));
+    script.sent();
+    for number in [bound, bound + 1, bound] {
+        script.peer(&[part(number)]);
+        let (cumulative, _, blocks, _) = sack(&script.one());
+        assert_eq!((cumulative, blocks.len()), (bound, 0), "{number}");
+    }
 }

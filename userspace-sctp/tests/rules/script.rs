@@ -17,6 +17,8 @@ pub const PEERS_TAG: u32 = 0x5555_0001;
 pub const PEERS_TSN: Tsn = Tsn(u32::MAX - 1);
 /// What the peer says it has room for.
 pub const WINDOW: u32 = 100_000;
+/// The longest message at an MTU of 1500.
+pub const FULL: usize = 1500 - 20 - 12 - 16;
 pub const COOKIE: &[u8] = b"the peer's cookie";
 
 pub fn local() -> SocketAddr {
@@ -286,6 +288,13 @@ impl Script {
     pub fn state(&self, id: AssocId) -> State {
         self.info(id).state
     }
+}
+
+/// The chunks of each packet that goes out now, by their numbers.
+pub fn numbers(script: &mut Script) -> Vec<Vec<u32>> {
+    let first = script.tsn;
+    let sent = script.sent();
+    sent.iter().map(|sent| sent.data(first)).collect()
 }
 
 pub fn parameters(all: &[Parameter<'_>]) -> Vec<u8> {

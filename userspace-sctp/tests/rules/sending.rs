@@ -1,44 +1,12 @@
+//! The peer's window, the retransmission timer, round trips, and what can't be sent (RFC 9260 sections 6.1, 6.3, 8.1).
+
 use std::time::Duration;
 
 use userspace_net::Instant;
 use userspace_sctp::chunk::{Chunk, Data, GapBlock};
-use userspace_sctp::{
-    AssocCounters, Config, Event, Failure, IcmpError, IcmpQuote, Outgoing, PostError, State,
-};
+use userspace_sctp::{AssocCounters, Config, Event, Failure, Outgoing, PostError};
 
-use crate::script::{PEERS_TAG, Script, Sent, WINDOW, data, ends, millis, remote};
-
-/// The longest message at an MTU of 1500.
-const FULL: usize = 1500 - 20 - 12 - 16;
-
-fn numbers(script: &mut Script) -> Vec<Vec<u32>> {
-    let first = script.tsn;
-    let sent = script.sent();
-    sent.iter().map(|sent: &Sent| sent.data(first)).collect()
-}
-
-/// RFC9260-7.2.1-1, RFC9260-7.2.1-7, RFC9260-6.1-11.
-#[test]
-fn the_congestion_window_begins_with_some_packets_and_grows_by_one_a_sack() {
-    let (mut script, id) = Script::established(Config::default());
-    assert_eq!(script.stack.message_max(id), FULL);
-    for _ in 0..20 {
-        script.post(id, FULL);
-    }
-    assert_eq!(script.info(id).cwnd, 4404);
-    script.now += millis(10);
-    assert_eq!(numbers(&mut script), [[0], [1], [2]]);
-    script.now += millis(80);
-    script.sack(2, WINDOW, &[]);
-    assert_eq!(script.info(id).cwnd, 4404 + FULL + 16);
-    assert_eq!(numbers(&mut script), [[3], [4], [5]]);
-    // An eighth of it: the handshake took no time.
-    assert_eq!(script.info(id).srtt, Some(millis(10)));
-    assert_eq!(
-        std::iter::from_fn(|| script.stack.poll_released()).count(),
-        2
-    );
-}
+use crate::script::{FULL, Script, WINDOW, data, millis, numbers, remote};
 
 /// RFC9260-6.1-19, RFC9260-6.10-1, RFC9260-6.10-4.
 #[test]
@@ -49,92 +17,6 @@ fn short_messages_share_a_packet() {
     }
     let all: Vec<_> = (0..30).collect();
     assert_eq!(numbers(&mut script), [&all[..14], &all[14..28], &all[28..]]);
-}
-
-/// RFC9260-6.1-15: 4 packets.
-#[test]
-fn a_sack_lets_no_more_go_than_a_burst() {
-    let (mut script, id) = Script::established(Config::default());
-    for _ in 0..60 {
-        script.post(id, FULL);
-    }
-    let mut sent = numbers(&mut script).len() as u32;
-    assert_eq!(sent, 3);
-    for _ in 0..6 {
-        script.sack(sent, WINDOW, &[]);
-        let burst = numbers(&mut script).len() as u32;
-        assert!(burst <= 4);
-        sent += burst;
-    }
-    assert_eq!(sent, 3 + 6 * 4);
-}
-
-/// RFC9260-6.1-23, RFC9260-7.2.1-2, RFC9260-7.2.3-2, RFC9260-6.1-14, RFC9260-6.3.1-4.
-#[test]
-fn a_timeout_sends_one_packet_again_and_doubles() {
-    let (mut script, id) = Script::established(Config {
-        // Packets keep their size.
-        path_mtu_probing: false,
-        ..Config::default()
-    });
-    for _ in 0..5 {
-        script.post(id, FULL);
-    }
-    assert_eq!(numbers(&mut script).len(), 3);
-    for expected in [1, 2, 4] {
-        let before = script.now;
-        script.wait();
-        assert_eq!(
-            script.now.saturating_duration_since(before),
-            Duration::from_secs(expected)
-        );
-        assert_eq!(numbers(&mut script), [[0]]);
-        assert_eq!(script.info(id).cwnd, FULL + 16);
-    }
-    assert_eq!(script.info(id).errors, 3);
-    let srtt = script.info(id).srtt;
-    script.sack(1, WINDOW, &[]);
-    assert_eq!((script.info(id).errors, script.info(id).srtt), (0, srtt));
-    let again = numbers(&mut script);
-    assert_eq!(again, [[1], [2]], "slow start, before new ones");
-}
-
-/// RFC9260-6.7-4, RFC9260-7.2.4-2 to RFC9260-7.2.4-5.
-#[test]
-fn the_third_report_sends_a_chunk_again_at_once() {
-    let (mut script, id) = Script::established(Config {
-        max_burst: 100,
-        ..Config::default()
-    });
-    for _ in 0..8 {
-        script.post(id, 1000);
-    }
-    assert_eq!(numbers(&mut script), [[0], [1], [2], [3], [4]]);
-    let report = |script: &mut Script, end| {
-        script.sack(0, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
-    };
-    report(&mut script, 2);
-    report(&mut script, 3);
-    assert_eq!(
-        numbers(&mut script),
-        [[5], [6]],
-        "as much as left the network"
-    );
-    assert_eq!(script.info(id).cwnd, 4404);
-    report(&mut script, 4);
-    assert_eq!(numbers(&mut script)[0], [0]);
-    let after = script.info(id);
-    let least = 4 * (FULL + 16);
-    assert_eq!(
-        (after.ssthresh, after.cwnd, after.errors),
-        (least, least, 0)
-    );
-    // It had its fast retransmission, and one window is halved once.
-    report(&mut script, 5);
-    report(&mut script, 6);
-    let again = numbers(&mut script).concat();
-    assert!(!again.contains(&0), "{again:?}");
-    assert_eq!(script.info(id).ssthresh, least);
 }
 
 /// RFC9260-6.1-3 to RFC9260-6.1-8.
@@ -321,100 +203,6 @@ fn messages_that_can_t_be_sent_are_given_back() {
     assert_eq!(full, Some((9, PostError::QueueFull)));
 }
 
-/// RFC9260-10-6 to RFC9260-10-10, RFC9260-6.9-7.
-#[test]
-fn icmp_errors_count_when_they_quote_the_peers_tag() {
-    let (mut script, id) = Script::established(Config::default());
-    script.post(id, FULL);
-    let quote = |tag| IcmpQuote {
-        ends: ends(),
-        tag,
-        init_tag: None,
-    };
-    let too_big = IcmpError::PacketTooBig { mtu: 1000 };
-    assert!(!script.stack.icmp(script.now, &quote(1), too_big));
-    assert!(script.stack.icmp(script.now, &quote(PEERS_TAG), too_big));
-    let message_max = 1000 - 20 - 12 - 16;
-    assert_eq!(script.event(), Event::MtuChanged { message_max });
-    let mut out = [0; 1500];
-    let transmit = script.stack.poll_transmit(script.now, &mut out).unwrap();
-    assert_eq!((transmit.fragment_to, transmit.len), (Some(1000), 1480));
-    let larger = IcmpError::PacketTooBig { mtu: 1400 };
-    script.stack.icmp(script.now, &quote(PEERS_TAG), larger);
-    assert_eq!(script.stack.message_max(id), message_max);
-    let gone = IcmpError::NoProtocol;
-    assert!(!script.stack.icmp(script.now, &quote(0), gone));
-    assert_eq!(script.state(id), State::Established);
-    assert!(script.stack.icmp(script.now, &quote(PEERS_TAG), gone));
-    assert_eq!(script.event(), Event::Failed(Failure::NoProtocol));
-    script.nothing();
-}
-
-/// What can't be answered any more holds nothing up.
-#[test]
-fn an_answer_that_fits_no_packet_any_more_is_not_said() {
-    let (mut script, id) = Script::established(Config::default());
-    script.peer(&[Chunk::Heartbeat(&[7; 1400])]);
-    let quote = IcmpQuote {
-        ends: ends(),
-        tag: PEERS_TAG,
-        init_tag: None,
-    };
-    let too_big = IcmpError::PacketTooBig { mtu: 1000 };
-    assert!(script.stack.icmp(script.now, &quote, too_big));
-    script.post(id, 100);
-    assert_eq!(numbers(&mut script), [[0]]);
-    script.peer(&[Chunk::Heartbeat(&[7; 900])]);
-    assert_eq!(script.one().only(), Chunk::HeartbeatAck(&[7; 900]));
-}
-
-/// RFC9260-10-10: an INIT is quoted with its own tag.
-#[test]
-fn an_icmp_error_ends_a_set_up_when_it_quotes_the_init() {
-    let mut script = Script::new(Config::default());
-    script.connect();
-    let quote = |init_tag| IcmpQuote {
-        ends: ends(),
-        tag: 0,
-        init_tag: Some(init_tag),
-    };
-    let gone = IcmpError::NoProtocol;
-    assert!(!script.stack.icmp(script.now, &quote(script.tag ^ 1), gone));
-    assert!(script.stack.icmp(script.now, &quote(script.tag), gone));
-    assert_eq!(script.event(), Event::Failed(Failure::NoProtocol));
-}
-
-/// RFC9260-7.2.1-10, RFC9260-7.2.1-11.
-#[test]
-fn an_idle_window_shrinks() {
-    let (mut script, id) = Script::established(Config {
-        max_burst: 100,
-        ..Config::default()
-    });
-    let mut sent = 0;
-    for _ in 0..20 {
-        for _ in 0..8 {
-            script.post(id, FULL);
-        }
-        sent += numbers(&mut script).len() as u32;
-        script.sack(sent, WINDOW, &[]);
-    }
-    while sent < 160 {
-        sent += numbers(&mut script).len() as u32;
-        script.sack(sent, WINDOW, &[]);
-    }
-    let grown = script.info(id).cwnd;
-    assert!(grown > 8 * (FULL + 16), "{grown}");
-    script.now += Duration::from_millis(1500);
-    script.post(id, FULL);
-    assert_eq!(script.sent().len(), 1);
-    let after = script.info(id);
-    assert_eq!(
-        (after.cwnd, after.ssthresh),
-        ((grown / 2).max(4 * (FULL + 16)), grown)
-    );
-}
-
 /// When the timer sends something again of five chunks, the first of which is acknowledged after 0.4 s. After 0.8 s so
 /// many SACKs say that the second is missing.
 fn resent_at(reports: u16) -> Instant {
@@ -477,24 +265,6 @@ fn a_round_trip_is_measured_once() {
     assert_eq!(script.info(id).srtt, srtt);
 }
 
-/// RFC9260-7.2.5-1, RFC9260-7.2.5.2-2.
-#[test]
-fn another_path_begins_with_the_first_window() {
-    let (mut script, id) = Script::established(Config::default());
-    for _ in 0..5 {
-        script.post(id, FULL);
-    }
-    script.sent();
-    script.wait();
-    script.sent();
-    let before = script.info(id);
-    assert_eq!(before.cwnd, FULL + 16);
-    script.stack.path_moved(script.now, id, remote().ip());
-    let after = script.info(id);
-    assert_eq!((after.cwnd, after.ssthresh), (4404, usize::MAX));
-    assert_eq!(after.flight, before.flight);
-}
-
 /// RFC9260-6.3.1-5.
 #[test]
 fn what_was_sent_before_a_retransmission_measures_nothing() {
@@ -524,58 +294,6 @@ fn what_was_sent_before_a_retransmission_measures_nothing() {
     at(&mut script, 100);
     script.sack(6, WINDOW, &[]);
     assert_eq!((script.info(id).srtt, script.info(id).flight), (srtt, 0));
-}
-
-/// RFC9260-7.2.4-6.
-#[test]
-fn what_a_sack_acknowledges_counts_before_what_it_reports_missing() {
-    let (mut script, id) = Script::established(Config {
-        max_burst: 100,
-        ..Config::default()
-    });
-    for _ in 0..200 {
-        script.post(id, FULL);
-    }
-    let mut acknowledged = 0;
-    while script.info(id).cwnd < 12 * (FULL + 16) {
-        acknowledged += numbers(&mut script).len() as u32;
-        script.sack(acknowledged, WINDOW, &[]);
-    }
-    let report = |script: &mut Script, advance, start, end| {
-        script.sent();
-        let before = script.info(id).cwnd;
-        let block = GapBlock { start, end }.bytes();
-        script.sack(acknowledged + advance, WINDOW, &[block]);
-        before
-    };
-    report(&mut script, 0, 3, 3);
-    report(&mut script, 0, 3, 4);
-    // The third report of the second chunk acknowledges the first one.
-    let before = report(&mut script, 1, 2, 4);
-    let after = script.info(id);
-    let half = (before + FULL + 16) / 2;
-    assert_eq!((after.cwnd, after.ssthresh), (half, half));
-    // RFC9260-7.2.4-4: one packet, whatever the window.
-    assert!(after.flight > half);
-    assert_eq!(numbers(&mut script), [[acknowledged + 1]]);
-}
-
-/// RFC9260-10-7.
-#[test]
-fn an_icmp_error_about_no_association_is_ignored() {
-    let (mut script, id) = Script::established(Config::default());
-    let mut ends = ends();
-    ends.remote.set_port(1);
-    let quote = IcmpQuote {
-        ends,
-        tag: PEERS_TAG,
-        init_tag: None,
-    };
-    for error in [IcmpError::NoProtocol, IcmpError::PacketTooBig { mtu: 600 }] {
-        assert!(!script.stack.icmp(script.now, &quote, error));
-    }
-    script.no_event();
-    assert_eq!(script.state(id), State::Established);
 }
 
 #[test]
@@ -615,4 +333,68 @@ fn user_data_counts_once_in_each_direction() {
     }
     let bytes_in = 3 + 1 + 2 + 3;
     assert_eq!(counters(&script), AssocCounters { bytes_in, ..sent });
+}
+
+/// RFC9260-6.3.1-4: Karn's rule holds for INIT and COOKIE ECHO, too.
+#[test]
+fn what_was_asked_again_measures_nothing() {
+    for (init_again, cookie_again) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut script = Script::new(Config::default());
+        let id = script.connect();
+        if init_again {
+            script.wait();
+            script.sent();
+        }
+        script.now += millis(40);
+        script.init_ack();
+        let expected = (!init_again).then_some(millis(40));
+        assert_eq!(script.info(id).srtt, expected, "{init_again}");
+        if cookie_again {
+            // The stack may be woken for a timer that was set anew.
+            while script.sent().is_empty() {
+                script.wait();
+            }
+        }
+        script.now += millis(120);
+        script.peer(&[Chunk::CookieAck]);
+        // Where the INIT was measured, the cookie of the same round trip is not.
+        let expected = match (init_again, cookie_again) {
+            (false, _) => Some(millis(40)),
+            (true, false) => Some(millis(120)),
+            (true, true) => None,
+        };
+        assert_eq!(
+            script.info(id).srtt,
+            expected,
+            "{init_again} {cookie_again}"
+        );
+    }
+}
+
+/// RFC9260-6.2.1-1, rule B: what was lost takes the peer's room again when it is sent again.
+#[test]
+fn what_is_sent_again_takes_the_peers_room_again() {
+    let (mut script, id) = Script::established(Config {
+        path_mtu_probing: false,
+        ..Config::default()
+    });
+    // Room for two chunks of 1016 bytes, and for a part of a third one.
+    let room = 2_100;
+    script.post(id, 100);
+    script.sent();
+    script.sack(1, room, &[]);
+    for _ in 0..4 {
+        script.post(id, 1000);
+    }
+    assert_eq!(numbers(&mut script), [[1], [2]]);
+    script.wait();
+    assert_eq!(numbers(&mut script), [[1]]);
+    // It has the first one, and its application has taken nothing.
+    script.sack(2, room - 1016, &[]);
+    assert_eq!(numbers(&mut script), [[2]], "and no third one");
+    // The first probe of a window that is open for less than a chunk.
+    script.sack(3, room - 2 * 1016, &[]);
+    script.nothing();
+    script.wait();
+    assert_eq!(numbers(&mut script), [[3]]);
 }

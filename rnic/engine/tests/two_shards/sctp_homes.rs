@@ -183,6 +183,21 @@ fn an_abort_goes_to_where_the_peer_was_heard_last() {
     assert_eq!(duel.peers[OTHER].came, [(ip(SECOND), ROUTER)]);
 }
 
+/// RFC9260-5.1-3, RFC9260-5.1.2-7: on the wire, too, by the way that it came.
+#[test]
+fn an_init_ack_goes_to_where_the_init_came_from() {
+    for home in [FIRST, SECOND, THIRD] {
+        let mut duel = duel();
+        duel.peers[OTHER].send_from(ip(home));
+        let mut init = duel.peers[OTHER].init();
+        init[6..12].copy_from_slice(&ROUTER);
+        duel.give(&[init]);
+        let peer = &duel.peers[OTHER];
+        assert_eq!(peer.heard, [Heard::InitAck], "{home}");
+        assert_eq!(peer.came, [(ip(home), ROUTER)], "{home}");
+    }
+}
+
 /// The way to the first address is that of the INIT, wherever the cookie comes from.
 #[test]
 fn a_cookie_from_another_address_changes_no_way() {

@@ -8,7 +8,7 @@ use crate::rows::{Row, State};
 use crate::{read, required, root, rows_of};
 
 /// The rows with a mutant, at least. Raise it with those that you add.
-const ROWS_MIN: usize = 225;
+const ROWS_MIN: usize = 245;
 
 /// What is wrong with the mutants.
 fn complaints(mutants: &Mutants, rows: &[Row]) -> Vec<String> {
