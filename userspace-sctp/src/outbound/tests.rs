@@ -237,15 +237,35 @@ fn the_peers_window_holds_new_chunks_back_but_for_one_that_probes_it() {
 /// RFC 9260 section 6.2.1, rule B.
 #[test]
 fn what_is_lost_gives_its_room_of_the_peers_window_back() {
-    let mut outbound = Outbound::new(FIRST, 2 * BYTES, 8);
-    for number in 0..3 {
-        outbound.post(number, BYTES).unwrap();
+    // Of the third and the fourth chunk there is room for one.
+    let mut outbound = Outbound::new(FIRST, 2 * BYTES + BYTES / 2, 8);
+    for (number, bytes) in (0..).zip([BYTES, BYTES, BYTES / 2, BYTES / 2]) {
+        outbound.post(number, bytes).unwrap();
     }
-    while outbound.transmit(NOW, false, 0).is_some() {}
-    assert_eq!(outbound.flight(), 2 * BYTES);
+    for _ in 0..2 {
+        assert!(outbound.transmit(NOW, false, 0).is_some());
+    }
     outbound.timed_out(0);
     assert_eq!(again(&mut outbound), [0, 1]);
+    let next = outbound.transmit(NOW, false, 0).unwrap();
+    assert_eq!((next.tsn, next.again), (tsn(2), false));
     assert_eq!(outbound.transmit(NOW, false, 0), None);
+}
+
+#[test]
+fn the_earliest_chunk_of_a_path_is_under_way_there() {
+    let mut outbound = Outbound::new(FIRST, WINDOW, 8);
+    for (number, path) in [0, 1, 0, 1].into_iter().enumerate() {
+        outbound.post(number as u32, BYTES).unwrap();
+        outbound.transmit(NOW, false, path).unwrap();
+    }
+    let earliest = |outbound: &Outbound<u32>| [0, 1].map(|path| outbound.earliest_on(path));
+    let of = |number| Some((tsn(number), BYTES));
+    assert_eq!(earliest(&outbound), [of(0), of(1)]);
+    sack(&mut outbound, 1, &[(1, 1)]);
+    assert_eq!(earliest(&outbound), [of(2), of(3)]);
+    sack(&mut outbound, 3, &[]);
+    assert_eq!(earliest(&outbound), [None, of(3)]);
 }
 
 /// RFC 9260 section 3.3.8 (RFC9260-3.3.8-2).

@@ -239,6 +239,33 @@ fn a_fast_retransmission_beyond_the_window_is_one_packet() {
     script.nothing();
 }
 
+/// RFC9260-7.2.4-4, RFC9260-6.1-11: nor does anything new go along with it.
+#[test]
+fn a_fast_retransmission_beyond_the_window_takes_nothing_new_along() {
+    let (mut script, id) = Script::established(Config {
+        path_mtu_probing: false,
+        max_burst: 100,
+        ..Config::default()
+    });
+    // Three of them fit a packet.
+    for _ in 0..1000 {
+        script.post(id, 400);
+    }
+    let mut acknowledged = 0;
+    while script.info(id).cwnd < 16 * (FULL + 16) {
+        acknowledged += numbers(&mut script).concat().len() as u32;
+        script.sack(acknowledged, WINDOW, &[]);
+    }
+    script.sent();
+    for end in 2..=4 {
+        script.sent();
+        script.sack(acknowledged, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
+    }
+    let info = script.info(id);
+    assert!(info.flight > info.cwnd, "{info:?}");
+    assert_eq!(numbers(&mut script), [[acknowledged]]);
+}
+
 /// RFC9260-7.2.4-2, RFC9260-7.2.3-2: a timeout begins the count anew.
 #[test]
 fn reports_of_before_a_timeout_count_no_more() {
