@@ -1,3 +1,5 @@
+mod recovery;
+
 use super::{Acknowledged, Congestion};
 use crate::tsn::Tsn;
 
