@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cited;
+mod drawn;
 mod tree;
 // Read in one way by what checks them and by what makes them.
 #[path = "../../../../rnic/proto/tests/conformance/mutants.rs"]
@@ -50,6 +51,19 @@ struct Cli {
     /// mutant: for adding some.
     #[arg(long, value_name = "N")]
     draw: Option<usize>,
+    /// Mutants of lines of an area of tests/conformance-mutants/drawn, drawn at random; without --count and
+    /// --random those of its list that lived.
+    #[arg(long, value_name = "AREA")]
+    drawn: Option<String>,
+    /// With --drawn: so many from all lines; with --random N so many of those that were noticed before.
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+    /// With --drawn: only prints them, also those that do not compile.
+    #[arg(long)]
+    print: bool,
+    /// With --drawn: runs the first so many stages of the area's tests.
+    #[arg(long, value_name = "N", default_value_t = usize::MAX)]
+    stages: usize,
 }
 
 fn main() -> ExitCode {
@@ -68,12 +82,29 @@ fn run(cli: &Cli) -> Result<bool, String> {
     let root = root
         .canonicalize()
         .map_err(|e| format!("{}: {e}", root.display()))?;
-    let tables = tables(&root)?;
-    let all = mutants::load(&root)?;
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = cli
         .seed
         .unwrap_or(time.map_or(1, |time| time.as_secs() % 1_000_000));
+    let limit = cli.limit.map(Duration::from_secs);
+    if let Some(area) = &cli.drawn {
+        let from = match (cli.count, cli.random) {
+            (Some(count), _) => drawn::From::Lines(count),
+            (None, Some(count)) => drawn::From::Noticed(count),
+            (None, None) => drawn::From::Lived,
+        };
+        let wanted = drawn::Wanted {
+            area,
+            from,
+            seed,
+            only_print: cli.print,
+            limit,
+            stages: cli.stages,
+        };
+        return drawn::judge(&root, &wanted);
+    }
+    let tables = tables(&root)?;
+    let all = mutants::load(&root)?;
     if let Some(count) = cli.draw {
         print_draw(&tables, &all, count, seed);
         return Ok(true);
@@ -83,7 +114,7 @@ fn run(cli: &Cli) -> Result<bool, String> {
         mutant.rows.retain(|row| wanted.contains(row));
         (!mutant.rows.is_empty()).then_some(mutant)
     });
-    Bench::new(&root, &tables)?.judge(chosen.collect(), cli.limit.map(Duration::from_secs))
+    Bench::new(&root, &tables)?.judge(chosen.collect(), limit)
 }
 
 /// The rows of all tables, by their ids.
