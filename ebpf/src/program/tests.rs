@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketType};
 use super::*;
 use crate::flood::{FloodLimits, Times};
 
+mod burst;
 mod flood;
 mod fragments;
 mod icmp;
