@@ -111,6 +111,9 @@ pub fn judge(root: &Path, wanted: &Wanted<'_>) -> Result<bool, String> {
         From::Lines(count) => (sources.draw(&list, wanted.seed), count),
         From::Noticed(count) => {
             let mut kept = sources.of_list(list.noticed())?;
+            // Without the stage that noticed it one would live.
+            let stages: Vec<&Stage> = area.stage.iter().take(wanted.stages).collect();
+            kept.retain(|mutant| stages.iter().any(|stage| stage.is_for(&mutant.file)));
             kept.sort_by_key(|mutant| lot(wanted.seed, &mutant.key()));
             kept.truncate(count);
             (kept, count)
