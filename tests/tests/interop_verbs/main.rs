@@ -5,6 +5,7 @@
 mod errors;
 mod messages;
 mod perf;
+mod registers;
 mod rtr;
 mod stand;
 mod startup;
