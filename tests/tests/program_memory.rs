@@ -1,6 +1,7 @@
 //! Memory that a program made itself, of every kind, registered over a daemon.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -395,4 +396,67 @@ fn memory_that_is_unmapped_costs_a_stream_and_its_region_only() {
     assert_eq!(pair.daemon_b.counter("held_remote_regions"), 0);
     let log = pair.daemon_b.log();
     assert!(log.contains("the memory of its region with STag"), "{log}");
+}
+
+/// What of a file is mapped, shared, with its descriptor: a memfd that may shrink, or a file of /dev/shm.
+fn shrinkable(of_shm: bool, len: usize) -> (OwnedFd, *mut u8) {
+    use rustix::fs::{MemfdFlags, Mode, OFlags};
+    let fd = match of_shm {
+        true => {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            rustix::fs::open("/dev/shm", flags, Mode::RUSR | Mode::WUSR)
+        }
+        false => rustix::fs::memfd_create("rnic-tests", MemfdFlags::CLOEXEC),
+    };
+    let fd = fd.expect("a file in memory");
+    rustix::fs::ftruncate(&fd, len as u64).expect("a size");
+    let flags = rustix::mm::MapFlags::SHARED;
+    let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: replaces nothing.
+    let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, &fd, 0) };
+    (fd, start.expect("addresses").cast())
+}
+
+/// A file that shrinks below a registered mapping takes its pages away: whoever touches one gets SIGBUS. That is
+/// neither the daemon's end nor the client's: it ends the region and the stream that meets it.
+#[test]
+fn a_file_that_shrinks_below_a_region_costs_a_stream_and_the_region_only() {
+    const LEN: usize = 8 * PAGE;
+    let mut pair = Pair::new("shrinking-memory", LEN);
+    let (second_peer, second) = (
+        Endpoint::of(pair.peer.context.clone(), LEN),
+        Endpoint::of(pair.owner.context.clone(), LEN),
+    );
+    connect(&second_peer, &second, pair.at(PORT + 1));
+    let mut faults = 0;
+    for (of_shm, is_read) in [(false, false), (false, true), (true, false), (true, true)] {
+        let case = format!("/dev/shm: {of_shm}, by a Read: {is_read}");
+        let peer = Endpoint::of(pair.peer.context.clone(), LEN);
+        let owner = Endpoint::of(pair.owner.context.clone(), LEN);
+        connect(&peer, &owner, pair.at(PORT + 2 + faults as u16));
+        let (file, start) = shrinkable(of_shm, LEN);
+        let region = register(&owner.pd, start, LEN).expect("shared memory");
+        everything_works(&peer, &owner, &region);
+        // The second half.
+        rustix::fs::ftruncate(&file, LEN as u64 / 2).expect("a smaller size");
+        let remote = region.remote(0..LEN).expect("all of it");
+        let all = [peer.element(0..LEN)];
+        peer.post(match is_read {
+            true => WorkRequest::read(9, &all, remote),
+            false => WorkRequest::write(9, &all, remote),
+        });
+        assert_ne!(owner.ending(), DisconnectReason::Graceful, "{case}");
+        faults += 1;
+        assert_eq!(pair.daemon_b.counter("memory_faults"), faults, "{case}");
+        assert_eq!(pair.daemon_b.counter("client_faults"), 0, "{case}");
+        // The same client's memory and connections are well, and so is the daemon.
+        let mut memory = vec![0_u8; LEN];
+        let another = register(&second.pd, memory.as_mut_ptr(), LEN).expect("the client goes on");
+        everything_works(&second_peer, &second, &another);
+        drop(region);
+        assert_eq!(pair.daemon_b.counter("held_remote_regions"), 0, "{case}");
+        // SAFETY: mapped above, and used by nobody.
+        unsafe { rustix::mm::munmap(start.cast(), LEN) }.expect("mapped");
+    }
+    pair.daemon_b.assert_alive();
 }
