@@ -1,6 +1,6 @@
 //! `rnicd --check` tells all that keeps the daemon from starting on this host, and nothing when it would start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -192,4 +192,132 @@ fn what_of_the_hosts_policy_is_in_use_is_a_line_and_no_fault() {
     let daemon = Daemon::start(&bench.lab, &bench.host, &DaemonOptions::default());
     let log = daemon.log();
     assert!(expected.iter().all(|words| log.contains(words)), "{log}");
+}
+
+/// Attaches a BPF program to a control group, which sees what comes to its sockets and lets all through.
+const ATTACH: &str = r#"
+import ctypes, os, struct, sys
+
+kernel = ctypes.CDLL(None, use_errno=True)
+
+def bpf(command, attribute):
+    attribute = ctypes.create_string_buffer(attribute.ljust(128, b"\0"), 128)
+    done = kernel.syscall(321, command, attribute, 128)
+    if done < 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    return done
+
+# r0 = 1; exit
+program = ctypes.create_string_buffer(struct.pack("<QQ", 0x1000000B7, 0x95), 16)
+text = ctypes.create_string_buffer(b"GPL")
+# BPF_PROG_TYPE_CGROUP_SKB, to BPF_CGROUP_INET_INGRESS
+loaded = bpf(5, struct.pack("<IIQQ", 8, 2, ctypes.addressof(program), ctypes.addressof(text)))
+bpf(8, struct.pack("<IIII", os.open(sys.argv[1], os.O_RDONLY), loaded, 0, 0))
+"#;
+
+/// Asks for the table `filter` of iptables-legacy, which makes the kernel load it: IPT_SO_GET_INFO.
+const LOAD_LEGACY: &str = r#"
+import ctypes, socket, sys
+
+kernel = ctypes.CDLL(None, use_errno=True)
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+info, size = ctypes.create_string_buffer(b"filter", 84), ctypes.c_int(84)
+if kernel.getsockopt(raw.fileno(), socket.IPPROTO_IP, 64, info, ctypes.byref(size)) < 0:
+    sys.exit(f"no iptables-legacy: errno {ctypes.get_errno()}")
+"#;
+
+/// A control group of version 2, which is removed in the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut mounts = mounts.lines().map(words);
+        let mount = mounts.find(|words| words.get(2).is_some_and(|kind| kind == "cgroup2"));
+        let mount = mount.expect("a host with control groups of version 2");
+        let group = Path::new(&mount[1]).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir(&group).expect("root may make a group");
+        Self(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its processes have ended.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// What `rnicd --check` says of the host's policy, in this control group or in that of the test.
+fn told_of_policy(bench: &Bench, group: Option<&Group>) -> String {
+    let socket = bench.lab.directory().join("rnicd.sock");
+    let join = group.map_or_else(String::new, |group| {
+        format!("echo $$ >{}/cgroup.procs && ", group.0.display())
+    });
+    // Not `ip netns exec`, which hides the control groups.
+    let line = format!(
+        "{join}exec nsenter --net=/run/netns/{} {} --check --interface {INTERFACE} --socket {}",
+        bench.host.namespace.name(),
+        bench.program.display(),
+        socket.display()
+    );
+    let told = std::process::Command::new("sh")
+        .args(["-c", &line])
+        .output();
+    let told = told.expect("a shell");
+    assert!(told.status.success(), "{told:?}");
+    let told = String::from_utf8(told.stdout).expect("text");
+    let policy = told.split_once("the host's policy:\n");
+    policy.map_or_else(String::new, |(_, policy)| policy.to_owned())
+}
+
+#[test]
+fn the_reverse_path_filter_is_named_where_it_is_on() {
+    let bench = Bench::new("check-rp-filter");
+    let told = || told_of_policy(&bench, None);
+    assert_eq!(told(), "");
+    for name in [INTERFACE, "all"] {
+        let key = format!("net.ipv4.conf.{name}.rp_filter");
+        for value in ["1", "2"] {
+            bench.host.namespace.sysctl(&key, value);
+            let told = told();
+            let words = format!("interface {INTERFACE}: rp_filter is {value}");
+            assert!(told.contains(&words) && told.lines().count() == 1, "{told}");
+        }
+        bench.host.namespace.sysctl(&key, "0");
+    }
+}
+
+#[test]
+fn programs_of_the_daemons_control_group_and_of_those_above_are_named() {
+    let bench = Bench::new("check-cgroup-bpf");
+    let group = Group::new("rnic-check");
+    assert_eq!(told_of_policy(&bench, Some(&group)), "");
+    let mut python = std::process::Command::new("python3");
+    let attached = python.args(["-c", ATTACH]).arg(&group.0).output();
+    let attached = attached.expect("python3 (scripts/setup)");
+    assert!(attached.status.success(), "{attached:?}");
+    let below = Group(group.0.join("below"));
+    std::fs::create_dir(&below.0).expect("root may make a group");
+    for within in [&group, &below] {
+        let told = told_of_policy(&bench, Some(within));
+        let words = format!(
+            "interface {INTERFACE}: the control group {} has BPF programs (ingress)",
+            within.0.display()
+        );
+        assert!(told.contains(&words) && told.lines().count() == 1, "{told}");
+    }
+    assert_eq!(told_of_policy(&bench, None), "");
+}
+
+#[test]
+fn tables_of_iptables_legacy_are_named() {
+    let bench = Bench::new("check-legacy");
+    assert_eq!(told_of_policy(&bench, None), "");
+    let python = bench.host.namespace.command("python3");
+    let _ = python.args(["-c", LOAD_LEGACY]).run().success();
+    let told = told_of_policy(&bench, None);
+    let words = format!("interface {INTERFACE}: the host has rules of iptables");
+    assert!(told.contains(&words) && told.lines().count() == 1, "{told}");
 }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rnic_engine::command::ForbiddenBy;
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, ListenerId};
 use rnic_net::ListOwner;
@@ -79,21 +80,21 @@ impl Core {
     }
 }
 
-/// A segment was dropped because the host's IPsec forbids it in clear, and so many before it that were not told.
-pub(crate) fn log_ipsec_refused(
+/// A segment was dropped because the host forbids it, and so many before it that were not told.
+pub(crate) fn log_host_policy_dropped(
     (local, remote): (SocketAddr, SocketAddr),
-    policy: &str,
+    (by, rule): (ForbiddenBy, &str),
     untold: u64,
 ) {
     let more = match untold {
         0 => String::new(),
         untold => format!("; {untold} more segments were dropped before"),
     };
-    log::warn!(
-        target: TARGET,
-        "a segment from {remote} to {local} is dropped: the host's IPsec forbids it in clear, or an answer to it, by \
-         {policy}{more}"
-    );
+    let why = match by {
+        ForbiddenBy::Ipsec => "the host's IPsec forbids it in clear, or an answer to it",
+        ForbiddenBy::Routes => "the host rejects an answer to it",
+    };
+    log::warn!(target: TARGET, "a segment from {remote} to {local} is dropped: {why}, by {rule}{more}");
 }
 
 /// A request of a client was refused: one that it has no right to make is told.

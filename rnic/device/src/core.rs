@@ -11,6 +11,7 @@ use log::Level;
 use rnic_engine::command::{Answer, Command, ShardEvent};
 use rnic_host::icmp::{IcmpCounts, IcmpReader, IcmpSocket};
 use rnic_host::ports::{Claims, LocalPort, PortSpace, Ports};
+use rnic_host::rejecting::Rejecting;
 use rnic_host::{Interface, Netlink};
 use rnic_host::{Members, Sockets};
 use rnic_ipc::control::{Event, QpState, Refusal, RefusalCode, Transport};
@@ -20,7 +21,7 @@ use rnic_net::{IcmpReport, Vlans};
 use rnic_prm::{Prm, Step};
 use rnic_steering::{Protocol, Steering};
 
-use crate::audit::{RefusedPeer, log_ipsec_refused};
+use crate::audit::{RefusedPeer, log_host_policy_dropped};
 use crate::capture::{CaptureFile, Captures};
 use crate::client::{Client, Turn};
 use crate::counters::LastCounters;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) icmp: Arc<IcmpCounts>,
     /// Peers that don't answer, for the [`RouteMonitor`](crate::route_monitor::RouteMonitor).
     pub(crate) stale_neighbors: Arc<StaleNeighbors>,
+    /// By what the host rejects packets, as it was read last.
+    pub(crate) rejecting: Mutex<Arc<Rejecting>>,
     /// Until the thread that reads them takes them.
     icmp_sockets: Mutex<Vec<IcmpSocket>>,
     pub(crate) request_metrics: RequestMetrics,
@@ -174,6 +177,7 @@ impl Core {
             shards: parts.shards,
             icmp: Arc::default(),
             stale_neighbors: Arc::new(parts.stale_neighbors),
+            rejecting: Mutex::default(),
             icmp_sockets: Mutex::new(parts.icmp),
             internal: Mutex::default(),
             clients: Mutex::new(HashMap::new()),
@@ -363,12 +367,13 @@ impl Core {
                  host could not give a page back. The stream that used it has ended, and nobody may use the \
                  region; leave memory as it is while the RNIC has it"
             ),
-            ShardEvent::IpsecRefused {
+            ShardEvent::HostPolicyDropped {
                 local,
                 remote,
-                policy,
+                by,
+                rule,
                 untold,
-            } => log_ipsec_refused((local, remote), &policy, untold),
+            } => log_host_policy_dropped((local, remote), (by, &rule), untold),
             ShardEvent::GuessesPaused {
                 client,
                 remote,

@@ -2,7 +2,8 @@
 //! interface changed, each path in use is looked up anew, and frames go where the kernel would send
 //! them. The log tells of the interface's link. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
 //! address of a peer over SCTP, to which no way is known yet. Frames leave by the members of a bond that carry them; queues
-//! that nobody serves are told of. IPsec policies are [followed](crate::ipsec).
+//! that nobody serves are told of. IPsec policies are [followed](crate::ipsec), as are routes and rules that
+//! [reject](rejections).
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
 
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use rnic_engine::command::{Answer, Command, PathInUse};
 use rnic_host::Interface;
 use rnic_host::address::{addresses, broadcasts};
-use rnic_host::changes::Changes;
+use rnic_host::changes::{Changes, Hint};
 use rnic_host::unheeded::unheeded;
 use rnic_host::xfrm;
 use rnic_host::{HostError, Members};
@@ -31,16 +32,21 @@ use crate::vlan::{Lan, Route};
 
 /// Between a change and the look at it: changes come in swarms.
 const GATHERING: Duration = Duration::from_millis(50);
+/// For so long an address may be missing: who changes an address takes it away and gives it back, and an
+/// interface that comes up again gets its addresses a moment later.
+const ADDRESS_GRACE: Duration = Duration::from_secs(3);
 /// Silent peers that wait to be asked about; of more, those with other connections are asked about
 /// when these fall silent.
 const DOUBTS_MAX: usize = 1024;
 
 mod link;
 mod members;
-mod missing_addresses;
+mod persisting;
+mod rejections;
 
 use members::FollowedMembers;
-use missing_addresses::MissingAddresses;
+use persisting::Persisting;
+use rejections::FollowedRejections;
 
 /// Peers that don't answer, each with our address.
 #[derive(Debug)]
@@ -52,6 +58,8 @@ pub(crate) struct StaleNeighbors {
 #[derive(Debug, Default)]
 struct Pending {
     peers: HashSet<(IpAddr, IpAddr)>,
+    /// Those with which a connection was refused, because the host rejects what goes to them.
+    rejected: HashSet<(IpAddr, IpAddr)>,
     stopped: bool,
 }
 
@@ -76,6 +84,14 @@ impl StaleNeighbors {
         }
     }
 
+    /// A connection with the peer `remote` was refused, because the host rejects what goes to it.
+    pub(crate) fn reject(&self, local: IpAddr, remote: IpAddr) {
+        let mut pending = self.lock();
+        if pending.rejected.len() < DOUBTS_MAX && pending.rejected.insert((local, remote)) {
+            self.wake();
+        }
+    }
+
     fn stop(&self) {
         self.lock().stopped = true;
         self.wake();
@@ -86,11 +102,13 @@ impl StaleNeighbors {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Takes them all; `None` when it is time to end.
-    fn take(&self) -> Option<HashSet<(IpAddr, IpAddr)>> {
+    /// Takes them all, those that don't answer first; `None` when it is time to end.
+    fn take(&self) -> Option<[HashSet<(IpAddr, IpAddr)>; 2]> {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         let mut pending = self.lock();
-        (!pending.stopped).then(|| std::mem::take(&mut pending.peers))
+        let pending = &mut *pending;
+        let all = [&mut pending.peers, &mut pending.rejected];
+        (!pending.stopped).then(|| all.map(std::mem::take))
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
@@ -128,6 +146,7 @@ impl RouteMonitor {
         // Before there is a client.
         let mut ipsec = FollowedIpsec::default();
         ipsec.look(&core);
+        FollowedRejections::read(&core);
         if let Some(Lan { interface, .. }) = core.lans().first() {
             for line in unheeded(interface) {
                 log::info!("{line}");
@@ -153,7 +172,8 @@ impl RouteMonitor {
 
 fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec)) {
     let (of_ipsec, mut ipsec) = ipsec;
-    let mut missing = MissingAddresses::default();
+    let mut missing = Persisting::new(ADDRESS_GRACE);
+    let mut rejections = FollowedRejections::new();
     let mut members = FollowedMembers::new(Instant::now());
     // It may have had none when it was opened.
     link::look(core, &core.interface());
@@ -168,10 +188,10 @@ fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec
         all.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)));
         // EINTR: a look that finds nothing does no harm.
         let now = Instant::now();
-        let patience = members.patience(now);
-        let patience = missing
-            .patience(now)
-            .map_or(patience, |of_missing| of_missing.min(patience));
+        let patience = [missing.patience(now), rejections.patience(now)]
+            .into_iter()
+            .flatten()
+            .fold(members.patience(now), Duration::min);
         let patience = patience.try_into().ok();
         let _ = rustix::event::poll(&mut all, patience.as_ref());
         // At once: nothing is to go in clear for longer than it must.
@@ -180,13 +200,13 @@ fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec
         }
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
-        let Some(silent) = core.stale_neighbors.take() else {
+        let Some([silent, refused]) = core.stale_neighbors.take() else {
             return;
         };
         let lans = core.lans();
         let mut indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
         indexes.extend(core.members.iter().flat_map(Members::indexes));
-        let changed = changes.take(&indexes);
+        let Hint { changed, rejecting } = changes.take(&indexes);
         for (local, remote) in silent {
             log::debug!("{remote} does not answer, or no way there is known");
             // What the kernel has yet to find out it tells as a change.
@@ -205,11 +225,17 @@ fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec
         if changed || !missing.is_empty() {
             end_of_addresses(core, &lans, &mut missing);
         }
+        if rejecting {
+            FollowedRejections::read(core);
+        }
+        if changed || !refused.is_empty() || rejections.patience(now).is_some() {
+            rejections.look(core, &lans, &refused);
+        }
     }
 }
 
 /// Ends connections from addresses that the interface no longer has.
-fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut MissingAddresses) {
+fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut Persisting<IpAddr>) {
     // The kernel takes IPv6 addresses from an interface that is down: that is not their end. What the kernel
     // can't tell now is looked at again with the next change.
     let Some(present) = present_addresses(core, lans) else {
@@ -318,10 +344,11 @@ fn paths_in_use(core: &Core) -> Option<Vec<PathInUse>> {
         let Ok((Answer::Paths(paths), _)) = found else {
             return None;
         };
-        let new = paths.into_iter().filter(|path| !all.contains(path));
-        let new: Vec<_> = new.collect();
-        all.extend(new);
+        all.extend(paths);
     }
+    // Those of one pair of addresses come together.
+    all.sort_by_key(|it| (it.local, it.remote, it.path.map(|path| path.vlan)));
+    all.dedup();
     Some(all)
 }
 

@@ -134,7 +134,7 @@ impl Core {
         })
     }
 
-    fn lan_of(&self, local: IpAddr) -> Lan {
+    pub(crate) fn lan_of(&self, local: IpAddr) -> Lan {
         let Some(netlink) = &self.netlink else {
             return self.lan_where(|_| true);
         };

@@ -16,7 +16,9 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::ConnectionInfo;
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
-use rnic_net::{IcmpReport, IpsecPolicies, ListOwner, Path, PathDefaults, PeerRules};
+use rnic_net::{
+    IcmpReport, IpsecPolicies, ListOwner, Path, PathDefaults, PeerRules, RejectedPaths,
+};
 use rnic_proto::Stag;
 use rnic_xsk::{InternalEnd, InternalPort};
 use userspace_tcp::KeepAlive;
@@ -216,6 +218,10 @@ pub enum Command {
     /// What the host lets nobody send in clear over the interface, from now on. Connections that may not go on end with
     /// [`DisconnectReason::HostPolicy`], and their peers are not told.
     SetIpsecPolicies(IpsecPolicies),
+    /// Between which addresses the host's routes and rules let nothing go over the interface, from now on. Connections
+    /// between them end with [`DisconnectReason::HostPolicy`], and their peers are not told. They end in steps: answered
+    /// by [`Answer::Rejected`].
+    SetRejectedPaths(RejectedPaths),
     /// Other peers may connect to a listener from now on. Connections that have begun go on.
     SetPeerRules {
         /// Which.
@@ -263,6 +269,11 @@ pub enum Command {
         mpa: MpaOptions,
         /// For the peer's application.
         private_data: Vec<u8>,
+    },
+    /// Between whom a waiting request asks for a connection; answered by [`Answer::RequestEnds`].
+    QueryRequest {
+        /// Which.
+        request: ConnRequestId,
     },
     /// Refuse a waiting request.
     Reject {
@@ -386,6 +397,15 @@ pub enum Command {
     },
 }
 
+/// What of the host forbids segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForbiddenBy {
+    /// [Policies](IpsecPolicies) that don't let them go in clear.
+    Ipsec,
+    /// [Routes or rules](RejectedPaths) that reject them.
+    Routes,
+}
+
 /// The way that frames to a peer go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInUse {
@@ -414,6 +434,13 @@ pub enum Answer {
     Qp(Box<Qp>),
     /// To [`Command::QueryQp`].
     QpState(QpState),
+    /// To [`Command::QueryRequest`]: our address and the peer's. None where it stays within this host.
+    RequestEnds(Option<(IpAddr, IpAddr)>),
+    /// To [`Command::SetRejectedPaths`].
+    Rejected {
+        /// Whether connections are left that are to end: the same command ends them.
+        more: bool,
+    },
     /// To [`Command::QueryPaths`]: each once, however many connections use it.
     Paths(Vec<PathInUse>),
     /// To [`Command::QueryCounters`]: name and value, in a fixed order.
@@ -560,15 +587,17 @@ pub enum ShardEvent {
         /// Its STag.
         stag: Stag,
     },
-    /// A segment of no connection was dropped because the host's IPsec forbids it in clear, or an answer to it. Not
-    /// more than a few of them are told in a second.
-    IpsecRefused {
+    /// A segment of no connection was dropped because the host forbids it, or an answer to it. Not more than a few of
+    /// them are told in a second.
+    HostPolicyDropped {
         /// Where it came to.
         local: SocketAddr,
         /// Where it came from.
         remote: SocketAddr,
-        /// What forbids it, for people.
-        policy: String,
+        /// What of the host does.
+        by: ForbiddenBy,
+        /// The policy, route or rule, for people.
+        rule: String,
         /// Such segments since the last such event that were not told.
         untold: u64,
     },

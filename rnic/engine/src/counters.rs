@@ -7,6 +7,7 @@ use rnic_xsk::{HandoverStatistics, PortStatistics};
 use userspace_sctp::Counters as SctpCounters;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
+use crate::command::ForbiddenBy;
 use crate::qp::QpCounters;
 
 /// What the shard itself counts; packets and connections.
@@ -26,12 +27,10 @@ pub struct ShardCounters {
     /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
     /// is, in the order of [`PEERS_REFUSED`].
     peers_refused: [u64; PEERS_REFUSED.len()],
-    /// Connections that were not begun because the host's IPsec forbids them in clear.
-    pub ipsec_connects: u64,
-    /// Segments of no connection that were dropped for that reason.
-    pub ipsec_dropped: u64,
-    /// Connections that ended for that reason.
-    pub ipsec_ended: u64,
+    /// What the host's IPsec forbade in clear.
+    ipsec: HostPolicyCounters,
+    /// What the host's routes and rules rejected.
+    routes: HostPolicyCounters,
     /// Connections accepted at TCP level.
     pub passive_opens: u64,
     /// Connections of `Connect` commands.
@@ -105,14 +104,26 @@ pub struct ShardCounters {
     pub memory_faults: u64,
 }
 
+/// What of the host's policy came to bear on this shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostPolicyCounters {
+    /// Connections that were not begun.
+    pub connects: u64,
+    /// Segments of no connection that were dropped, and answers to them.
+    pub dropped: u64,
+    /// Connections that ended.
+    pub ended: u64,
+}
+
 /// Each reason for which a frame is dropped, and its counter's name.
-const UNUSABLE: [(DropReason, &str); 8] = [
+const UNUSABLE: [(DropReason, &str); 9] = [
     (DropReason::Truncated, "rx_truncated"),
     (DropReason::NotIp, "rx_not_ip"),
     (DropReason::IpHeader, "rx_bad_ip_header"),
     (DropReason::IpChecksum, "rx_bad_ip_checksum"),
     (DropReason::OtherProtocol, "rx_other_protocol"),
     (DropReason::GroupAddress, "rx_group_address"),
+    (DropReason::SourceRoute, "rx_source_route"),
     (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
     (DropReason::UdpChecksum, "rx_bad_udp_checksum"),
 ];
@@ -231,6 +242,14 @@ impl ShardCounters {
         }
     }
 
+    /// What this of the host forbade.
+    pub fn host_policy(&mut self, by: ForbiddenBy) -> &mut HostPolicyCounters {
+        match by {
+            ForbiddenBy::Ipsec => &mut self.ipsec,
+            ForbiddenBy::Routes => &mut self.routes,
+        }
+    }
+
     /// Counts a dropped frame.
     pub fn count_unusable(&mut self, reason: DropReason) {
         for ((known, _), count) in UNUSABLE.iter().zip(&mut self.unusable) {
@@ -290,9 +309,12 @@ pub(crate) fn named(
     for ((_, name), value) in PEERS_REFUSED.iter().zip(&shard.peers_refused) {
         put(name, *value);
     }
-    put("ipsec_refused_connects", shard.ipsec_connects);
-    put("ipsec_dropped_segments", shard.ipsec_dropped);
-    put("ipsec_ended_connections", shard.ipsec_ended);
+    put("ipsec_refused_connects", shard.ipsec.connects);
+    put("ipsec_dropped_segments", shard.ipsec.dropped);
+    put("ipsec_ended_connections", shard.ipsec.ended);
+    put("routes_refused_connects", shard.routes.connects);
+    put("routes_dropped_segments", shard.routes.dropped);
+    put("routes_ended_connections", shard.routes.ended);
     put("passive_opens", shard.passive_opens);
     put("active_opens", shard.active_opens);
     put("established", shard.established);

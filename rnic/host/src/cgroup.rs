@@ -129,6 +129,20 @@ impl Group {
     }
 }
 
+/// The directory of the group of version 2 that this process is in, if the host has such and shows them.
+pub(crate) fn of_version_2() -> Option<PathBuf> {
+    let memberships = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let path = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))?;
+    let found = mounts
+        .lines()
+        .find_map(|mount| place(mount, "cgroup2", path));
+    let (top, below) = found?;
+    Some(top.join(below))
+}
+
 /// Where a mount of such groups has the one of this path: the mount's directory, and the way below it.
 fn place(mount: &str, kind: &str, path: &str) -> Option<(PathBuf, PathBuf)> {
     // proc_pid_mountinfo(5): fields, a hyphen, kind, source, options.

@@ -12,8 +12,11 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
 
-/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE of linux/rtnetlink.h.
-const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+use super::rejecting::rejects;
+
+/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV6_RULE of
+/// linux/rtnetlink.h.
+const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 /// Of these _LINK, _IPV4_IFADDR and _IPV6_IFADDR.
 const OF_INTERFACES: [u32; 3] = [1, 5, 9];
 /// XFRMNLGRP_POLICY of linux/xfrm.h.
@@ -66,29 +69,46 @@ impl Changes {
         Ok(Self { socket })
     }
 
-    /// Takes what the kernel has told, and says whether some of it can matter to the interfaces
-    /// with these indexes.
-    pub fn take(&self, interfaces: &[u32]) -> bool {
+    /// Takes what the kernel has told, and says what of it can matter to the interfaces with these indexes.
+    pub fn take(&self, interfaces: &[u32]) -> Hint {
         self.take_where(|bytes| concerns(bytes, interfaces))
     }
 
     /// Takes what the kernel has told, and says whether that was anything.
     pub fn take_any(&self) -> bool {
-        self.take_where(|_| true)
+        self.take_where(|_| Hint::ANYTHING).changed
     }
 
-    fn take_where(&self, concerns: impl Fn(&[u8]) -> bool) -> bool {
-        let mut found = false;
+    fn take_where(&self, concerns: impl Fn(&[u8]) -> Hint) -> Hint {
+        let mut found = Hint::default();
         for _ in 0..BATCH {
-            match self.socket.recv_from_full() {
-                Ok((bytes, _)) => found |= concerns(&bytes),
+            let told = match self.socket.recv_from_full() {
+                Ok((bytes, _)) => concerns(&bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // ENOBUFS: more changed than there was room for.
-                Err(_) => found = true,
-            }
+                Err(_) => Hint::ANYTHING,
+            };
+            found.changed |= told.changed;
+            found.rejecting |= told.rejecting;
         }
         found
     }
+}
+
+/// What may have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// Something that can matter.
+    pub changed: bool,
+    /// Routes or rules that [reject](super::rejecting).
+    pub rejecting: bool,
+}
+
+impl Hint {
+    const ANYTHING: Self = Self {
+        changed: true,
+        rejecting: true,
+    };
 }
 
 impl AsFd for Changes {
@@ -97,20 +117,22 @@ impl AsFd for Changes {
     }
 }
 
-/// Whether a message can matter to interfaces. One that can't be read may.
-fn concerns(bytes: &[u8], interfaces: &[u32]) -> bool {
+/// What of a message can matter to interfaces. One that can't be read may.
+fn concerns(bytes: &[u8], interfaces: &[u32]) -> Hint {
     use RouteNetlinkMessage as Told;
     let Ok(message) = NetlinkMessage::<Told>::deserialize(bytes) else {
-        return true;
+        return Hint::ANYTHING;
     };
     let NetlinkPayload::InnerMessage(told) = message.payload else {
-        return false;
+        return Hint::default();
     };
-    match told {
+    let rejecting = rejects(&told);
+    let changed = match told {
         Told::NewLink(it) | Told::DelLink(it) => interfaces.contains(&it.header.index),
         Told::NewAddress(it) | Told::DelAddress(it) => interfaces.contains(&it.header.index),
         Told::NewNeighbour(it) | Told::DelNeighbour(it) => interfaces.contains(&it.header.ifindex),
         // A route over another interface may be one that was ours.
         _ => true,
-    }
+    };
+    Hint { changed, rejecting }
 }

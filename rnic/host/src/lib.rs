@@ -2,12 +2,13 @@
 //! this host may do. For devices, daemons, and other programs that speak TCP over a steered interface.
 //!
 //! It knows neither a resource manager nor a shard. Nothing here is on the data path. Waiting is done by the thread
-//! that asked, without any lock. `unsafe` lives in `seccomp` alone.
+//! that asked, without any lock. `unsafe` lives in `seccomp` and `cgroup_bpf` alone.
 
 #![deny(unsafe_code)]
 
 pub mod address;
 pub mod cgroup;
+mod cgroup_bpf;
 pub mod changes;
 mod end_process;
 mod error;
@@ -22,6 +23,7 @@ pub mod netlink;
 pub mod ports;
 pub mod privileges;
 mod raw_message;
+pub mod rejecting;
 mod reservation;
 mod route;
 pub mod seccomp;

@@ -89,6 +89,18 @@ impl Netlink {
     pub fn open() -> io::Result<Self> {
         Self::of(NETLINK_ROUTE)
     }
+
+    /// The same; dumps have what the request selects, where the kernel can do that (NETLINK_GET_STRICT_CHK).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub(super) fn open_strict() -> io::Result<Self> {
+        let opened = Self::open()?;
+        // Before Linux 4.20 there is all.
+        let _ = opened.lock().socket.set_netlink_get_strict_chk(true);
+        Ok(opened)
+    }
 }
 
 impl<M> Netlink<M>

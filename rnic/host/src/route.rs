@@ -122,7 +122,12 @@ impl Route {
     }
 }
 
-fn request(interface: &Interface, destination: IpAddr, source: Option<IpAddr>) -> RouteMessage {
+/// The question for the way from `source` (or an address of the kernel's choice) to `destination`.
+pub(super) fn request(
+    interface: &Interface,
+    destination: IpAddr,
+    source: Option<IpAddr>,
+) -> RouteMessage {
     let (family, prefix) = match destination {
         IpAddr::V4(_) => (AddressFamily::Inet, 32),
         IpAddr::V6(_) => (AddressFamily::Inet6, 128),

@@ -1,8 +1,9 @@
 //! What the host has in use for the traffic of its own sockets, and the RNIC's frames pass by: packet filters, filters of
-//! tc, VRFs. It is named to operators, who may count on it.
+//! tc, VRFs, the reverse path filter, BPF programs of the control group. It is named to operators, who may count on it.
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 
+use super::cgroup_bpf;
 use super::interface::Interface;
 use super::netlink::{Netlink, NetlinkError, other};
 use super::raw_message::{RawMessage, attributes, word};
@@ -54,7 +55,35 @@ pub fn unheeded(interface: &Interface) -> Vec<String> {
              interface in a network namespace of its own instead"
         ));
     }
+    if let Some(value) = reverse_path_filter(name) {
+        found.push(format!(
+            "interface {name}: rp_filter is {value}, and the RNIC answers peers whatever the route to them is: \
+             allowed_peers says which may connect, and the router has to drop forged addresses"
+        ));
+    }
+    // Without the right to ask, and before Linux 4.15, nothing is known.
+    if let Ok(Some((group, programs))) = cgroup_bpf::in_force() {
+        let (group, programs) = (group.display(), programs.join(", "));
+        found.push(format!(
+            "interface {name}: the control group {group} has BPF programs ({programs}), as by systemd's IPAddressDeny=, \
+             which don't see the RNIC's frames: allowed_peers says which peers may connect"
+        ));
+    }
     found
+}
+
+/// What rp_filter is for the interface, unless it is off: the greater of the interface's own and that of all.
+fn reverse_path_filter(interface: &str) -> Option<u8> {
+    let of = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u8>()
+            .ok()
+    };
+    let found = of("all").max(of(interface))?;
+    (found > 0).then_some(found)
 }
 
 fn ask(protocol: isize) -> Result<Netlink<RawMessage>, NetlinkError> {

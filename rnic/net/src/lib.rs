@@ -8,7 +8,7 @@
 //! [`Fragments`] and [`Reassembly`] are for paths that are narrower than a segment, [`parse_icmp`] for
 //! what routers say of them, [`flow()`] for who only looks on. [`Vlans`] says which local addresses are
 //! on which VLAN, [`PeerRules`] with which peers connections are allowed, [`IpsecPolicies`] what the
-//! host lets nobody send in clear.
+//! host lets nobody send in clear, and [`RejectedPaths`] where its routes let nothing go.
 //!
 //! Nothing here does I/O, allocates after it was made, or answers anything: ARP, ND and ICMP are the
 //! kernel's.
@@ -33,6 +33,7 @@ mod peers;
 mod prediction;
 mod protocol;
 mod reassembly;
+mod rejected;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub use peers::{AllowList, ListOwner, PeerRules};
 pub use prediction::{HeaderPrediction, Match, PredictedFields};
 pub use protocol::Protocol;
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
+pub use rejected::RejectedPaths;
 pub use template::{HeaderTemplate, VariableFields};
 pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
 

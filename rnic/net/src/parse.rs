@@ -13,6 +13,12 @@ use super::{
 };
 use crate::emit::UDP_CHECKSUM_OFFSET;
 
+/// Types of IPv4 options (RFC 791 section 3.1).
+const OPTIONS_END: u8 = 0;
+const NO_OPTION: u8 = 1;
+const LOOSE_ROUTE: u8 = 131;
+const STRICT_ROUTE: u8 = 137;
+
 /// What a frame with a whole TCP segment or SCTP packet told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -61,6 +67,10 @@ pub enum DropReason {
     /// Sent to or from an address that no connection can have (RFC 1122 section 4.2.3.10).
     #[error("an address that no host has")]
     GroupAddress,
+    /// Its sender chose the way that it goes, by a source route (RFC 791 section 3.1): answers would go by that way too
+    /// (RFC 7126 section 4.3).
+    #[error("a source route")]
+    SourceRoute,
     /// The TCP checksum is wrong.
     #[error("bad TCP checksum")]
     TcpChecksum,
@@ -318,6 +328,9 @@ impl Ip {
         if total > left {
             return Err(DropReason::Truncated);
         }
+        if has_source_route(&header_bytes[IPV4_HEADER..]) {
+            return Err(DropReason::SourceRoute);
+        }
         let protocol = Protocol::of_number(protocol).ok_or(DropReason::OtherProtocol)?;
         let field = u16::from_be_bytes([f0, f1]) & (IPV4_MORE | IPV4_OFFSET);
         let part = Part {
@@ -367,6 +380,20 @@ impl Ip {
             data: header..total,
             part,
         })
+    }
+}
+
+/// Whether one of these options of IPv4 is a source route, loose or strict.
+fn has_source_route(mut options: &[u8]) -> bool {
+    loop {
+        options = match options {
+            [] | [OPTIONS_END, ..] => return false,
+            [NO_OPTION, rest @ ..] => rest,
+            [LOOSE_ROUTE | STRICT_ROUTE, ..] => return true,
+            [_, len @ 2..=u8::MAX, ..] => options.get(usize::from(*len)..).unwrap_or(&[]),
+            // No option has that length, so no other follows.
+            _ => return false,
+        };
     }
 }
 

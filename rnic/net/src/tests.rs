@@ -371,3 +371,46 @@ fn a_udp_checksum_is_never_zero() {
     let word = checksum(0);
     assert_eq!(checksum(word), u16::MAX);
 }
+
+/// An IPv4 frame whose header has these options.
+fn with_options(options: &[u8]) -> Vec<u8> {
+    let mut bytes = frame(&path(None), &tuple(false), b"x");
+    let at = ETHERNET_HEADER;
+    let words = options.len().div_ceil(4);
+    let mut padded = options.to_vec();
+    padded.resize(4 * words, 0);
+    bytes.splice(at + IPV4_HEADER..at + IPV4_HEADER, padded);
+    bytes[at] += words as u8;
+    let total = u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]) + 4 * words as u16;
+    bytes[at + 2..at + 4].copy_from_slice(&total.to_be_bytes());
+    bytes[at + 10..at + 12].fill(0);
+    let sum = !checksum::sum(&bytes[at..at + IPV4_HEADER + 4 * words]).folded();
+    bytes[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn a_packet_with_a_source_route_is_dropped_and_other_options_are_not_looked_at() {
+    let defaults = PathDefaults::new(1500);
+    let of = |options: &[u8]| parse(&with_options(options), &defaults).map(drop);
+    let record_route = [7, 7, 4, 0, 0, 0, 0];
+    for route in [131, 137] {
+        let route = [route, 7, 4, 198, 18, 0, 1];
+        for before in [&[][..], &[1, 1, 1], &[148, 4, 0, 0], &record_route] {
+            let options = [before, &route].concat();
+            assert_eq!(of(&options), Err(DropReason::SourceRoute), "{options:?}");
+        }
+    }
+    let others: [&[u8]; 6] = [
+        &[],
+        &[1; 40],
+        &record_route,
+        // After the end of options, and after one that has no length.
+        &[1, 0, 131, 7],
+        &[7, 1, 131, 7],
+        &[7, 60, 4, 0],
+    ];
+    for options in others {
+        assert_eq!(of(options), Ok(()), "{options:?}");
+    }
+}

@@ -14,6 +14,7 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
+use crate::core::lock;
 use crate::peers::RulesTurn;
 use crate::refuse;
 use crate::shards::FIRST;
@@ -181,6 +182,7 @@ impl ClientSession {
         let grant = self.core().prm().accept(self.id(), request, qp)?;
         let (request, qp) = (*grant.request(), *grant.qp());
         let shards = &self.core().shards;
+        self.check_answer(request)?;
         let shard = shards.bring_together(request, qp)?;
         let accept = Command::Accept {
             request,
@@ -194,6 +196,33 @@ impl ClientSession {
         Ok(())
     }
 
+    /// That the host lets packets go to the peer of a request. One to whom it does not has been answered by TCP or SCTP,
+    /// which ask nobody; that was the last answer.
+    fn check_answer(&self, request: ConnRequestId) -> Result<(), Refusal> {
+        let core = self.core();
+        if lock(&core.rejecting).is_empty() {
+            return Ok(());
+        }
+        let shard = core.shards.shard_of_request(request);
+        let asked = core
+            .shards
+            .execute(shard, Command::QueryRequest { request })?;
+        let (Answer::RequestEnds(Some((local, remote))), _) = asked else {
+            return Ok(());
+        };
+        let Some(rule) = core.rejected_by((local, remote)) else {
+            return Ok(());
+        };
+        core.stale_neighbors.reject(local, remote);
+        Err(refuse::refusal(
+            RefusalCode::Unreachable,
+            &format!(
+                "a connection with {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
+                 `ip route`, and take it away"
+            ),
+        ))
+    }
+
     pub(super) fn reject(
         &self,
         request: ConnRequestId,
@@ -202,6 +231,7 @@ impl ClientSession {
         refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
         let grant = self.core().prm().reject(self.id(), request)?;
         let request = *grant.request();
+        self.check_answer(request)?;
         let shards = &self.core().shards;
         let reject = Command::Reject {
             request,

@@ -18,9 +18,9 @@ mod connect;
 pub(super) mod control;
 pub(super) mod deadlines;
 pub(super) mod guesses;
+mod host_policy;
 pub(super) mod inspect;
 mod internal_link;
-mod ipsec;
 pub(super) mod lifecycle;
 pub(super) mod markers;
 pub(super) mod memory_fault;
@@ -56,7 +56,7 @@ use crate::idmap::IdMap;
 use backlog::Backlog;
 use deadlines::Deadlines;
 use guesses::Guesses;
-use ipsec::Ipsec;
+use host_policy::HostPolicy;
 use peer_rules::Told;
 use unowned::Unowned;
 
@@ -82,7 +82,7 @@ pub(super) struct Ctl {
     refused_peers: Told,
     guesses_told: Told,
     /// What may not go in clear.
-    ipsec: Ipsec,
+    host_policy: HostPolicy,
     /// Connections that only their peers have, over TCP and over SCTP.
     unowned: [Unowned; 2],
     /// From the command to connect to RDMA mode.
@@ -123,7 +123,7 @@ impl Ctl {
             guesses: Guesses::new(),
             refused_peers: Told::default(),
             guesses_told: Told::default(),
-            ipsec: Ipsec::default(),
+            host_policy: HostPolicy::default(),
             unowned: [limits.connections, limits.associations].map(Unowned::new),
             connect_times: Histogram::default(),
             endings: VecDeque::new(),

@@ -286,7 +286,7 @@ impl Simulation {
             | ShardEvent::PathDoubtful { .. } => {}
             ShardEvent::ClientFault { message, .. } => panic!("node {node}: {message}"),
             wrong @ (ShardEvent::PeerRefused { .. }
-            | ShardEvent::IpsecRefused { .. }
+            | ShardEvent::HostPolicyDropped { .. }
             | ShardEvent::GuessesPaused { .. }
             | ShardEvent::RegionFault { .. }) => {
                 panic!("node {node}: {wrong:?}")

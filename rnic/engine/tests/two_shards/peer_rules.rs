@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rnic_engine::command::{Command, ShardEvent};
+use rnic_engine::command::{Answer, Command, ForbiddenBy, ShardEvent};
 use rnic_ipc::control::MpaOptions;
-use rnic_net::{AllowList, IpsecPolicies, ListOwner, PeerRules};
+use rnic_net::{AllowList, IpsecPolicies, ListOwner, PeerRules, RejectedPaths};
 use userspace_tcp::{Event, Flags, SeqNum};
 
 use crate::allocations::allocations_of;
@@ -251,8 +251,8 @@ fn no_answer_leaves_that_the_hosts_ipsec_forbids_in_clear() {
         assert!(duel.peer.events.is_empty(), "{:?}", duel.peer.events);
         assert_eq!(duel.side.counter("ipsec_dropped_segments"), 1);
         let told = |event: &ShardEvent| {
-            matches!(event, ShardEvent::IpsecRefused { remote, policy, untold: 0, .. }
-                if remote.to_string() == INSIDE && policy.contains("block"))
+            matches!(event, ShardEvent::HostPolicyDropped { remote, by: ForbiddenBy::Ipsec, rule, untold: 0, .. }
+                if remote.to_string() == INSIDE && rule.contains("block"))
         };
         assert!(duel.side.events.iter().any(told));
         forbid_clear(&mut duel, [false; 2]);
@@ -275,4 +275,42 @@ fn a_connection_that_ipsec_forbids_ends_without_a_reset_and_its_segments_get_no_
     assert!(duel.peer.events.is_empty(), "{:?}", duel.peer.events);
     assert!(duel.side.counter("ipsec_dropped_segments") > 0);
     assert_eq!(duel.side.counter("port0_transmitted"), sent);
+}
+
+/// Has the side reject what goes to the peer, as by a route of its host; whether there is more to end.
+fn reject(duel: &mut Duel, remotes: &[&str]) -> bool {
+    let local = "198.18.0.2".parse().unwrap();
+    let pair = |remote: &&str| {
+        let rule = "route `prohibit 198.18.0.0/24`".into();
+        ((local, remote.parse().unwrap()), rule)
+    };
+    let command = Command::SetRejectedPaths(RejectedPaths::new(remotes.iter().map(pair)));
+    match duel.side.shard.execute(command, duel.now).unwrap() {
+        Answer::Rejected { more } => more,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_connection_that_the_hosts_routes_reject_ends_without_a_reset_and_its_segments_get_no_answer() {
+    let mut duel = duel(PeerRules::default(), 4);
+    assert!(duel.try_connect_from(INSIDE));
+    duel.peer.events.clear();
+    let sent = duel.side.counter("port0_transmitted");
+    assert!(!reject(&mut duel, &["198.18.0.8"]));
+    assert_eq!(duel.side.shard.levels().connections, 1);
+    assert!(!reject(&mut duel, &["198.18.0.8", "198.18.0.9"]));
+    duel.pump();
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    assert_eq!(duel.side.counter("routes_ended_connections"), 1);
+    duel.send(&request(0, b"after"), 1448);
+    duel.run_for(Duration::from_secs(2));
+    assert!(duel.peer.events.is_empty(), "{:?}", duel.peer.events);
+    assert!(duel.side.counter("routes_dropped_segments") > 0);
+    assert_eq!(duel.side.counter("port0_transmitted"), sent);
+    assert_eq!(duel.side.counter("ipsec_dropped_segments"), 0);
+    // No other begins, until none is rejected.
+    assert!(!duel.try_connect_from("198.18.0.9:5001"));
+    assert!(!reject(&mut duel, &[]));
+    assert!(duel.try_connect_from("198.18.0.9:5002"));
 }

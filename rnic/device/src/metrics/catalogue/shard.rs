@@ -14,6 +14,7 @@ pub const SHARD: &[Family] = &[
             (r#"reason="bad_ip_checksum""#, "rx_bad_ip_checksum"),
             (r#"reason="other_protocol""#, "rx_other_protocol"),
             (r#"reason="group_address""#, "rx_group_address"),
+            (r#"reason="source_route""#, "rx_source_route"),
             (r#"reason="bad_tcp_checksum""#, "rx_bad_tcp_checksum"),
             (r#"reason="bad_udp_checksum""#, "rx_bad_udp_checksum"),
             (r#"reason="bad_tcp_header""#, "rx_tcp_malformed"),
@@ -37,6 +38,15 @@ pub const SHARD: &[Family] = &[
             (r#"what="connect_refused""#, "ipsec_refused_connects"),
             (r#"what="segment_dropped""#, "ipsec_dropped_segments"),
             (r#"what="connection_ended""#, "ipsec_ended_connections"),
+        ],
+    ),
+    one(
+        "rnic_host_routes_total",
+        "Connections refused, segments of no connection dropped and connections ended because the host's routes or rules reject what goes to the peer.",
+        &[
+            (r#"what="connect_refused""#, "routes_refused_connects"),
+            (r#"what="segment_dropped""#, "routes_dropped_segments"),
+            (r#"what="connection_ended""#, "routes_ended_connections"),
         ],
     ),
     one(

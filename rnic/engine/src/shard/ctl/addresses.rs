@@ -43,7 +43,9 @@ impl Ctl {
                 ..tuple
             };
             peers.refused_by(remote).is_none()
-                && self.ipsec.forbid(dp, Transport::Sctp, &tuple).is_none()
+                && (self.host_policy)
+                    .forbid(dp, Transport::Sctp, &tuple)
+                    .is_none()
         };
         let forbidden: Vec<IpAddr> = paths
             .iter()

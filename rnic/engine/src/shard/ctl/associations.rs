@@ -337,7 +337,7 @@ impl Ctl {
         // The cookie may have come from another address than the INIT.
         let (path, port) = match tx.link.ways_back.find(&tuple) {
             Some(WayBack::Open(path, port)) => (path, port),
-            Some(WayBack::Forbidden) | None => (path, port),
+            Some(WayBack::Forbidden(_)) | None => (path, port),
         };
         let association = dp.sctp.sessions.associate(assoc);
         association.local = Some(tuple.local);

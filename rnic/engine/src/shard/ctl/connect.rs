@@ -41,7 +41,7 @@ impl Ctl {
     ) -> Result<SocketAddr, CommandError> {
         let (tuple, path, port) = way;
         dp.check_mtu(&path, port, tuple.remote.addr)?;
-        self.check_clear(dp, wanted.transport, (&tuple, port))?;
+        self.check_host_policy(dp, wanted.transport, (&tuple, port))?;
         let client = dp.idle_qp(num)?.qp.client();
         let wanted = Wanted {
             mpa: loopback::mpa_over(port, &wanted.mpa),

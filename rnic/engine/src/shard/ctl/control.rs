@@ -160,6 +160,10 @@ impl Ctl {
                 self.listen(dp, client, (listener, transport, local, peers), backlog)?;
             }
             Command::SetIpsecPolicies(policies) => self.set_ipsec_policies(dp, tx, policies),
+            Command::SetRejectedPaths(rejected) => {
+                let more = self.set_rejected_paths(dp, tx, rejected);
+                return Ok(Answer::Rejected { more });
+            }
             Command::SetPeerRules { listener, peers } => self.set_peer_rules(listener, peers)?,
             Command::Unlisten { listener } => self.unlisten(dp, tx, listener)?,
             Command::Connect {
@@ -194,6 +198,10 @@ impl Ctl {
                 private_data,
             } => {
                 self.accept(dp, tx, request, qp, &mpa, &private_data)?;
+            }
+            Command::QueryRequest { request } => {
+                let ends = self.request_ends(dp, request)?;
+                return Ok(Answer::RequestEnds(ends));
             }
             Command::Reject {
                 request,

@@ -454,9 +454,9 @@ impl Ctl {
             let Some(path) = path else {
                 continue;
             };
-            let way = match self.may_be_told(dp, transport, (&tuple, conn.port())) {
-                true => WayBack::Open(path, conn.port()),
-                false => WayBack::Forbidden,
+            let way = match self.forbidden_by(dp, transport, (&tuple, conn.port())) {
+                None => WayBack::Open(path, conn.port()),
+                Some(by) => WayBack::Forbidden(by),
             };
             tx.link.ways_back.remember(tuple, way);
         }

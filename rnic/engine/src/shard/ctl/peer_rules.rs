@@ -50,7 +50,7 @@ impl Told {
 
 impl Ctl {
     /// Whether a segment from this port, which may begin a connection, is to be dropped because its sender may
-    /// not connect to the listener that it is for, or because the [host's IPsec](super::ipsec) forbids it.
+    /// not connect to the listener that it is for, or because the [host's policy](super::host_policy) forbids it.
     #[inline(never)]
     pub(in crate::shard) fn refuses_peer<P: Port>(
         &mut self,
@@ -61,7 +61,7 @@ impl Ctl {
         if !dp.is_of_interface(port) {
             return false;
         }
-        if self.drops_clear(dp, transport, tuple) {
+        if self.drops_stranger(dp, transport, tuple) {
             return true;
         }
         let local = tuple.local.into();

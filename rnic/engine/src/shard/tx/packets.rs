@@ -5,6 +5,7 @@ use rnic_xsk::{Frame, Port};
 use userspace_net::Ecn;
 use userspace_sctp::Transmit;
 
+use crate::command::ForbiddenBy;
 use crate::shard::datapath::Datapath;
 use crate::shard::sctp::tuple;
 use crate::shard::tx::Tx;
@@ -17,8 +18,8 @@ enum Way {
     Known(Path, usize),
     /// The way to this address of the association's peer was asked for.
     NotYet,
-    /// The host's IPsec forbids it in clear.
-    Forbidden,
+    /// The host forbids it.
+    Forbidden(ForbiddenBy),
     /// There is no association, and no way back is remembered.
     Unknown,
 }
@@ -61,7 +62,7 @@ impl Tx {
             way => {
                 match way {
                     Way::NotYet => dp.counters.no_path += 1,
-                    Way::Forbidden => dp.counters.ipsec_dropped += 1,
+                    Way::Forbidden(by) => dp.counters.host_policy(by).dropped += 1,
                     _ => dp.counters.unsendable += 1,
                 }
                 dp.frames.pool.free(frame);
@@ -112,7 +113,7 @@ impl Tx {
             },
             None => match self.link.ways_back.find(&tuple(&packet.ends)) {
                 Some(WayBack::Open(path, port)) => Way::Known(path, port),
-                Some(WayBack::Forbidden) => Way::Forbidden,
+                Some(WayBack::Forbidden(by)) => Way::Forbidden(by),
                 None => Way::Unknown,
             },
         }

@@ -198,8 +198,8 @@ impl Tx {
                 back = self.link.ways_back.find(&tuple);
                 match &back {
                     Some(WayBack::Open(path, port)) => Some((path, *port)),
-                    Some(WayBack::Forbidden) => {
-                        dp.counters.ipsec_dropped += 1;
+                    Some(WayBack::Forbidden(by)) => {
+                        dp.counters.host_policy(*by).dropped += 1;
                         return dp.give_back(frame, owner);
                     }
                     None => None,

@@ -6,6 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use rnic_net::Path;
 use userspace_net::FourTuple;
 
+use crate::command::ForbiddenBy;
+
 /// Most that strangers cause between two transmissions: so many of their answers TCP and SCTP keep.
 const STRANGERS: usize = 256;
 
@@ -14,8 +16,8 @@ const STRANGERS: usize = 256;
 pub(in crate::shard) enum WayBack {
     /// By this path and port.
     Open(Path, usize),
-    /// Not at all: the host's IPsec forbids it in clear.
-    Forbidden,
+    /// Not at all: the host forbids it.
+    Forbidden(ForbiddenBy),
 }
 
 /// As many as may be needed at once: one for each connection that may end, and [`STRANGERS`].
@@ -50,11 +52,13 @@ impl WaysBack {
         }
     }
 
-    /// Closes the ways for which this holds.
-    pub fn forbid(&mut self, holds: impl Fn(&FourTuple, usize) -> bool) {
+    /// Closes the ways that this forbids.
+    pub fn forbid(&mut self, forbids: impl Fn(&FourTuple, usize) -> Option<ForbiddenBy>) {
         for (tuple, way) in &mut self.by_flow {
-            if matches!(way, WayBack::Open(_, port) if holds(tuple, *port)) {
-                *way = WayBack::Forbidden;
+            if let WayBack::Open(_, port) = way
+                && let Some(by) = forbids(tuple, *port)
+            {
+                *way = WayBack::Forbidden(by);
             }
         }
     }

@@ -1,60 +1,62 @@
-//! Addresses that connections use and the interface has not.
+//! What is wrong with the host and may be right again in a moment, as while somebody changes it: it counts when it has
+//! lasted.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// For so long an address may be missing: who changes an address takes it away and gives it back, and an
-/// interface that comes up again gets its addresses a moment later.
-const GRACE: Duration = Duration::from_secs(3);
-
-/// Since when they have been missing.
-#[derive(Debug, Default)]
-pub(super) struct MissingAddresses {
-    since: HashMap<IpAddr, Instant>,
+/// Since when each has been wrong.
+#[derive(Debug)]
+pub(super) struct Persisting<T> {
+    grace: Duration,
+    since: HashMap<T, Instant>,
 }
 
-impl MissingAddresses {
+impl<T: Copy + Eq + Hash> Persisting<T> {
+    /// Nothing is wrong. For so long something may be.
+    pub(super) fn new(grace: Duration) -> Self {
+        Self {
+            grace,
+            since: HashMap::new(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.since.is_empty()
     }
 
-    /// None is missing as far as is known: an interface is down.
+    /// Nothing is wrong as far as is known: an interface is down.
     pub(super) fn forget(&mut self) {
         self.since.clear();
     }
 
-    /// How long until one has been missing for too long; `None` when none is missing.
+    /// How long until something has been wrong for too long; `None` when nothing is.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let first = self.since.values().min()?;
-        Some((*first + GRACE).saturating_duration_since(now))
+        Some((*first + self.grace).saturating_duration_since(now))
     }
 
-    /// These are missing now. Gives those that have been for too long, once each.
-    pub(super) fn update(
-        &mut self,
-        missing: impl Iterator<Item = IpAddr>,
-        now: Instant,
-    ) -> Vec<IpAddr> {
+    /// These are wrong now. Gives those that have been for too long, once each.
+    pub(super) fn update(&mut self, wrong: impl Iterator<Item = T>, now: Instant) -> Vec<T> {
         let before = std::mem::take(&mut self.since);
-        let since = |address| (address, before.get(&address).copied().unwrap_or(now));
-        self.since = missing.map(since).collect();
-        let is_over = |_: &IpAddr, since: &mut Instant| now >= *since + GRACE;
-        self.since
-            .extract_if(is_over)
-            .map(|(address, _)| address)
-            .collect()
+        let since = |it| (it, before.get(&it).copied().unwrap_or(now));
+        self.since = wrong.map(since).collect();
+        let grace = self.grace;
+        let is_over = |_: &T, since: &mut Instant| now >= *since + grace;
+        self.since.extract_if(is_over).map(|(it, _)| it).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]
     fn an_address_that_comes_back_in_time_is_missing_no_more() {
-        let (a, b) = ([198, 18, 0, 1].into(), [198, 18, 0, 2].into());
-        let mut missing = MissingAddresses::default();
+        let (a, b): (IpAddr, IpAddr) = ([198, 18, 0, 1].into(), [198, 18, 0, 2].into());
+        let mut missing = Persisting::new(Duration::from_secs(3));
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(missing.patience(at(0)), None);
