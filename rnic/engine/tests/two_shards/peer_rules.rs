@@ -314,3 +314,23 @@ fn a_connection_that_the_hosts_routes_reject_ends_without_a_reset_and_its_segmen
     assert!(!reject(&mut duel, &[]));
     assert!(duel.try_connect_from("198.18.0.9:5002"));
 }
+
+#[test]
+fn many_connections_that_the_hosts_routes_reject_end_in_steps() {
+    let mut config = SideConfig::default();
+    config.shard.limits.connections = 1000;
+    let mut duel = Duel::new(config);
+    duel.side.listen(1000, duel.now);
+    for port in 5000..5600 {
+        assert!(duel.try_connect_from(&format!("198.18.0.9:{port}")));
+    }
+    let all = duel.side.shard.levels().connections;
+    assert_eq!(all, 600);
+    let mut left = vec![];
+    while reject(&mut duel, &["198.18.0.9"]) {
+        left.push(duel.side.shard.levels().connections);
+    }
+    assert_eq!(left, [344, 88]);
+    assert_eq!(duel.side.shard.levels().connections, 0);
+    assert_eq!(duel.side.counter("routes_ended_connections"), 600);
+}
