@@ -420,3 +420,21 @@ fn a_daemon_that_ignores_the_hosts_ipsec_says_so_and_the_loopback_is_exempt() {
     let [client, server] = [(); 2].map(|()| Endpoint::new(&pair.daemon_b, 64));
     connect(&client, &server, at);
 }
+
+#[test]
+fn a_policy_of_one_interface_forbids_nothing_over_another() {
+    let pair = Pair::new("ipsec-dev");
+    let at = pair.b.address(Family::V4, PORT);
+    let to = at.ip().to_string();
+    let block = |interface: &str| {
+        let words = ["xfrm", "policy", "add", "dst", &to, "dev", interface];
+        let words = [&words[..], &["dir", "out", "action", "block"]].concat();
+        pair.a.namespace.ip(&words);
+    };
+    block("lo");
+    let [client, server] = [&pair.daemon_a, &pair.daemon_b].map(|it| Endpoint::new(it, 64));
+    connect(&client, &server, at);
+    flush_policies(&pair.a);
+    block(INTERFACE);
+    assert_eq!(client.ending(), DisconnectReason::HostPolicy);
+}
