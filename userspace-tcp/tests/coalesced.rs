@@ -145,6 +145,35 @@ fn bytes_that_are_expected_are_taken_as_far_as_there_is_room() {
     }
 }
 
+/// A host or adapter on the way may join segments: what comes after has its acknowledgment in time all the same.
+#[test]
+fn a_segment_that_was_joined_is_acknowledged_at_once_and_delays_no_later_acknowledgment() {
+    let mut end = Passive::open(false);
+    let mut at = 0;
+    for (len, answers) in [
+        (60_000, 1),
+        (1460, 0),
+        (1460, 1),
+        (60_000, 1),
+        (1460, 0),
+        (1, 1),
+    ] {
+        let header = header(Flags::ACK, peer_seq(at), end.ours);
+        let shown = vec![0; 1460.min(len as usize)];
+        let following = CoalescedInfo {
+            segments: 0,
+            bytes: len - shown.len() as u32,
+            longest: len,
+        };
+        let segment = Segment::new(header, &shown).with_coalesced(following);
+        let received = end.receive(&segment);
+        at += len;
+        assert_eq!(received.in_order_to, u64::from(at));
+        end.stack.consumed(end.conn, received.in_order_to);
+        assert_eq!(end.told().len(), answers, "{len} bytes to {at}");
+    }
+}
+
 #[test]
 fn only_a_segment_that_says_nothing_new_continues_another() {
     let first = header(Flags::ACK, SeqNum(100), SeqNum(5));

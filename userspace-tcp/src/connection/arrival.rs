@@ -124,7 +124,7 @@ impl<B> Connection<B> {
         self.heard(env.now);
         // Behind the SYN.
         let start = (in_order.offset + 1).cast_signed();
-        let text = Self::text(env, start, *run);
+        let text = self.text(env, start, *run);
         self.inbound
             .acknowledge_new(env.now, &text, ack_delay(env.config));
         let ack = Ack::in_order(in_order);
@@ -133,14 +133,15 @@ impl<B> Connection<B> {
     }
 
     /// The bytes of segments that begin at `start`, which say nothing else.
-    fn text(env: &mut Env<'_, B>, start: i64, run: SegmentRun) -> Text {
+    fn text(&self, env: &mut Env<'_, B>, start: i64, run: SegmentRun) -> Text {
         let rate = &mut env.effects.arrival_rate;
         Text {
             start,
             len: run.bytes,
             segments: run.segments,
             in_fast_stream: run.bytes > 0 && rate.is_fast_with(env.now, run.segments),
-            longest: run.longest,
+            // A longer one was joined on its way: the peer sends none.
+            longest: run.longest.min(u32::from(self.mss)),
             fin: false,
             ce: false,
             cwr: false,
@@ -343,7 +344,7 @@ impl<B> Connection<B> {
             fin: segment.header.flags.fin(),
             ce: segment.ecn == Ecn::Ce,
             cwr: segment.header.flags.contains(Flags::CWR),
-            ..Self::text(env, start, run)
+            ..self.text(env, start, run)
         };
         let ack_delay = ack_delay(env.config);
         let ranges = &mut env.pools.ranges;
