@@ -19,6 +19,8 @@ pub enum ModePreference {
     NativeOnly,
     /// The kernel's generic one.
     GenericOnly,
+    /// The same, for packets of several buffers, or an error.
+    GenericSeveralBuffers,
 }
 
 /// The mode that a steering program runs in.
@@ -66,6 +68,7 @@ impl ModePreference {
             ModePreference::NativeThenGeneric => &ALL,
             ModePreference::NativeOnly => ALL.split_at(2).0,
             ModePreference::GenericOnly => ALL.split_at(2).1,
+            ModePreference::GenericSeveralBuffers => ALL.split_at(2).1.split_at(1).0,
         }
     }
 }

@@ -87,8 +87,11 @@ impl Captures {
     pub(crate) fn received(&mut self, now: Instant, umem: &Umem, packets: &[Packet]) {
         for packet in packets {
             let mut slices = [&[][..]; CHUNKS_MAX];
-            let bytes = packet.slices(umem, &mut slices);
-            self.show(now, Direction::In, bytes);
+            for (slot, bytes) in slices.iter_mut().zip(packet.slices(umem)) {
+                *slot = bytes;
+            }
+            let slices = slices.get(..packet.frame_count()).unwrap_or(&slices);
+            self.show(now, Direction::In, slices);
         }
     }
 

@@ -24,6 +24,8 @@ pub struct ShardCounters {
     /// of no connection that name the broadcast address of a subnet, and those for a connection of the loopback or
     /// of an internal link.
     pub martians: u64,
+    /// Segments that were taken with a partial TCP checksum: they have not been on a wire.
+    pub partial_checksums: u64,
     /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
     /// is, in the order of [`PEERS_REFUSED`].
     peers_refused: [u64; PEERS_REFUSED.len()],
@@ -306,6 +308,7 @@ pub(crate) fn named(
     put("rx_tcp_malformed", shard.tcp_malformed);
     put("rx_wrong_vlan", shard.wrong_vlan);
     put("rx_martians", shard.martians);
+    put("rx_partial_checksums", shard.partial_checksums);
     for ((_, name), value) in PEERS_REFUSED.iter().zip(&shard.peers_refused) {
         put(name, *value);
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use userspace_net::checksum::{self, PartialSum};
 use userspace_net::{Ecn, Endpoint, FourTuple, UdpPorts, may_be_a_host};
+use userspace_tcp::segment::CHECKSUM_OFFSET;
 
 use super::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, FRAGMENT_HEADER,
@@ -32,6 +33,8 @@ pub struct Received {
     pub tuple: FourTuple,
     /// The packet's ECN field.
     pub ecn: Ecn,
+    /// Its checksum was [partial](Checksum::VerifyOrPartial).
+    pub partial: bool,
     /// The TCP segment or SCTP packet within the frame; without the Ethernet padding behind it.
     pub data: Range<usize>,
 }
@@ -84,6 +87,11 @@ pub enum DropReason {
 pub enum Checksum {
     /// What has a wrong one is dropped.
     Verify,
+    /// The same, but for a TCP segment whose checksum is partial: the field has the sum of the
+    /// pseudo-header alone. A kernel hands a packet with that to a device that computes the rest, and
+    /// a device without a wire, such as a veth, passes it on so. Its bytes have not been on a wire. Of a segment
+    /// in several slices this is looked at first.
+    VerifyOrPartial,
     /// It is not looked at: the segment has not left this process's memory.
     Unnecessary,
 }
@@ -94,7 +102,7 @@ pub enum Checksum {
 /// # Errors
 /// Why the frame is to be dropped; [`DropReason::Fragment`] is for [`crate::Reassembly`] first.
 pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, DropReason> {
-    parse_parts(frame, &[], defaults, Checksum::Verify)
+    parse_parts(frame, std::iter::empty(), defaults, Checksum::Verify)
 }
 
 /// The same for a frame that begins in `first` and goes on in the slices of `rest`. All headers must
@@ -102,13 +110,13 @@ pub fn parse(frame: &[u8], defaults: &PathDefaults) -> Result<Received, DropReas
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_parts(
+pub fn parse_parts<'a>(
     first: &[u8],
-    rest: &[&[u8]],
+    rest: impl Iterator<Item = &'a [u8]> + Clone,
     defaults: &PathDefaults,
     checksum: Checksum,
 ) -> Result<Received, DropReason> {
-    let len = first.len() + rest.iter().map(|part| part.len()).sum::<usize>();
+    let len = first.len() + rest.clone().map(<[u8]>::len).sum::<usize>();
     let link = Link::parse(first)?;
     let ip = Ip::parse(first, &link, len)?;
     if ip.part.is_some() {
@@ -119,6 +127,7 @@ pub fn parse_parts(
     if segment.len() < ip.protocol.header_min() {
         return Err(DropReason::Truncated);
     }
+    let several = ip.data.end > end;
     let rest = within(rest, ip.data.end - end);
     let udp = match ip.protocol {
         Protocol::Udp => Some(Udp::parse(segment, &ip)?),
@@ -129,17 +138,26 @@ pub fn parse_parts(
         Protocol::Udp if udp.is_some_and(|udp| udp.has_checksum) => Some(DropReason::UdpChecksum),
         Protocol::Sctp | Protocol::Udp => None,
     };
-    let is_right = || {
-        let number = ip.protocol.number();
-        let sum = checksum::pseudo(ip.source, ip.destination, number, ip.data.len())
-            + sum_parts(segment, rest, rnic_crc::sum);
-        sum.folded() == u16::MAX
+    let number = ip.protocol.number();
+    let pseudo = || checksum::pseudo(ip.source, ip.destination, number, ip.data.len());
+    let is_right = || (pseudo() + sum_parts(segment, rest, rnic_crc::sum)).folded() == u16::MAX;
+    let is_partial = || {
+        let field = array(segment, CHECKSUM_OFFSET).map(u16::from_be_bytes);
+        checksum == Checksum::VerifyOrPartial
+            && ip.protocol == Protocol::Tcp
+            && field == Ok(pseudo().folded())
     };
+    let mut partial = false;
     if let Some(reason) = unverified
-        && checksum == Checksum::Verify
-        && !is_right()
+        && checksum != Checksum::Unnecessary
     {
-        return Err(reason);
+        partial = several && is_partial();
+        if !partial && !is_right() {
+            partial = is_partial();
+            if !partial {
+                return Err(reason);
+            }
+        }
     }
     let (protocol, before) = match udp {
         Some(_) => (Protocol::Sctp, UDP_HEADER),
@@ -162,6 +180,7 @@ pub fn parse_parts(
             remote: Endpoint::new(ip.source, source_port),
         },
         ecn: ip.ecn,
+        partial,
         data: ip.data.start + before..ip.data.end,
     })
 }
@@ -213,8 +232,11 @@ pub(crate) fn sum_parts<'a>(
 }
 
 /// The first `len` bytes of several slices.
-pub(crate) fn within<'a>(parts: &[&'a [u8]], len: usize) -> impl Iterator<Item = &'a [u8]> {
-    parts.iter().scan(len, |left, part| {
+pub(crate) fn within<'a>(
+    parts: impl Iterator<Item = &'a [u8]>,
+    len: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    parts.scan(len, |left, part| {
         let (of_it, _) = part.split_at((*left).min(part.len()));
         *left -= of_it.len();
         Some(of_it)

@@ -7,7 +7,8 @@
 
 use std::ops::Range;
 
-use userspace_net::checksum;
+use userspace_net::checksum::{self, PartialSum};
+use userspace_tcp::segment::CHECKSUM_OFFSET;
 use userspace_tcp::{Flags, SeqNum};
 
 use super::parse::{Ip, Link, array, sum_parts, within};
@@ -32,6 +33,8 @@ pub struct HeaderPrediction {
     ip_sum: Option<u16>,
     /// What does not differ of pseudo-header and TCP header, for TCP's.
     tcp_sum: u16,
+    /// The pseudo-header's part of that.
+    pseudo: PartialSum,
 }
 
 /// What a segment with known headers says that another one didn't. Nothing of it is to be believed
@@ -46,24 +49,24 @@ pub struct Match {
 
 impl Match {
     /// What it says, if the checksum is right. The frame begins in `first`, with all headers, and goes on in
-    /// the slices of `rest`, if there are any; places are counted from its beginning. `sum` gives the one's
+    /// the slices of `rest`; places are counted from its beginning. `sum` gives the one's
     /// complement sum of each part of its payload, in turn, as [`rnic_crc::sum`] does.
     #[inline]
-    pub fn verified(
+    pub fn verified<'a>(
         self,
         first: &[u8],
-        rest: &[&[u8]],
+        rest: impl Iterator<Item = &'a [u8]> + Clone,
         mut sum: impl FnMut(&[u8]) -> u16,
     ) -> Option<PredictedFields> {
         let Range { start, end } = self.says.payload;
-        let payload = match rest {
-            [] => sum(first.get(start..end)?),
-            _ => {
-                let beyond = end.saturating_sub(first.len());
-                if beyond > rest.iter().map(|part| part.len()).sum() {
+        let payload = match first.get(start..end) {
+            Some(payload) => sum(payload),
+            None => {
+                let part = first.get(start..)?;
+                let beyond = end - first.len();
+                if beyond > rest.clone().map(<[u8]>::len).sum() {
                     return None;
                 }
-                let part = first.get(start..end.min(first.len()))?;
                 sum_parts(part, within(rest, beyond), sum).folded()
             }
         };
@@ -149,6 +152,7 @@ impl HeaderPrediction {
             payload,
             ip_sum: v4.then(|| checksum::sum(&summed[ip..tcp]).folded()),
             tcp_sum: (pseudo + checksum::sum(&summed[tcp..payload])).folded(),
+            pseudo,
         })
     }
 
@@ -207,6 +211,14 @@ impl HeaderPrediction {
         };
         let sum = u64::from(self.tcp_sum) + differ;
         Some(Match { says, sum })
+    }
+
+    /// Whether the checksum of a frame that begins so, and [has these headers](Self::compare), is partial:
+    /// see [`Checksum::VerifyOrPartial`](crate::Checksum::VerifyOrPartial).
+    pub fn has_partial_checksum(&self, frame: &[u8], says: &PredictedFields) -> bool {
+        let field = array(frame, self.tcp + CHECKSUM_OFFSET).map(u16::from_be_bytes);
+        let len = says.payload.end - self.tcp;
+        field == Ok((self.pseudo + PartialSum::from_folded(len as u16)).folded())
     }
 
     /// Whether a frame that begins with these bytes has other headers. As many are compared whatever

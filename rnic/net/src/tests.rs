@@ -91,22 +91,62 @@ fn a_frame_in_parts_parses_as_the_whole_does_wherever_it_is_cut() {
             for second in 0..=rest.len() {
                 let (a, b) = rest.split_at(second);
                 assert_eq!(
-                    parse_parts(first, &[a, b], &defaults, Checksum::Verify),
+                    parse_parts(first, [a, b].into_iter(), &defaults, Checksum::Verify),
                     whole
                 );
             }
             if let Some((_, short)) = rest.split_first().filter(|_| rest.len() > 3) {
-                let found = parse_parts(first, &[short], &defaults, Checksum::Verify);
+                let found = parse_parts(first, [short].into_iter(), &defaults, Checksum::Verify);
                 assert!(found.is_err(), "a byte is missing");
                 let mut wrong = rest.to_vec();
                 wrong[0] ^= 1;
-                let found = parse_parts(first, &[&wrong], &defaults, Checksum::Verify);
+                let found =
+                    parse_parts(first, [&wrong[..]].into_iter(), &defaults, Checksum::Verify);
                 assert_eq!(found, Err(DropReason::TcpChecksum));
             }
         }
         let (first, rest) = bytes.split_at(headers - 1);
-        let found = parse_parts(first, &[rest], &defaults, Checksum::Verify);
+        let found = parse_parts(first, [rest].into_iter(), &defaults, Checksum::Verify);
         assert_eq!(found, Err(DropReason::Truncated), "headers in two parts");
+    }
+}
+
+/// What a kernel leaves to a device that computes checksums: the pseudo-header's sum is in the field.
+#[test]
+fn a_partial_checksum_is_taken_where_it_may_come_and_told_from_a_wrong_one() {
+    let defaults = PathDefaults::new(9000);
+    for v6 in [false, true] {
+        let (path, tuple) = (path(None), tuple(v6));
+        let payload = [0x5a; 91];
+        let mut bytes = frame(&path, &tuple, &payload);
+        let whole = parse(&bytes, &defaults).unwrap();
+        let tcp = whole.data.start;
+        let known = HeaderPrediction::of(&bytes, bytes.len() - payload.len()).unwrap();
+        let says = |bytes: &[u8]| known.compare(bytes).unwrap().says;
+        assert!(!known.has_partial_checksum(&bytes, &says(&bytes)));
+        let (local, remote) = (whole.tuple.local.addr, whole.tuple.remote.addr);
+        let pseudo = checksum::pseudo(remote, local, 6, whole.data.len()).folded();
+        bytes[tcp + 16..tcp + 18].copy_from_slice(&pseudo.to_be_bytes());
+        assert!(known.has_partial_checksum(&bytes, &says(&bytes)));
+        assert_eq!(parse(&bytes, &defaults), Err(DropReason::TcpChecksum));
+        let partial = Ok(Received {
+            partial: true,
+            ..whole
+        });
+        for cut in [bytes.len(), bytes.len() - 50] {
+            let (first, rest) = bytes.split_at(cut);
+            let rest = [rest].into_iter();
+            let found = parse_parts(first, rest, &defaults, Checksum::VerifyOrPartial);
+            assert_eq!(found, partial);
+        }
+        bytes[tcp + 16] ^= 1;
+        for cut in [bytes.len(), bytes.len() - 50] {
+            let (first, rest) = bytes.split_at(cut);
+            let rest = [rest].into_iter();
+            let found = parse_parts(first, rest, &defaults, Checksum::VerifyOrPartial);
+            assert_eq!(found, Err(DropReason::TcpChecksum));
+        }
+        assert!(!known.has_partial_checksum(&bytes, &says(&bytes)));
     }
 }
 

@@ -137,7 +137,7 @@ impl Handover {
     pub fn give(&mut self, shard: usize, packet: Packet, pool: &mut FramePool) {
         // For each frame under way a place is kept to come back by: a queue holds so many for each packet of the other.
         self.take_back(pool);
-        let frames = packet.frames().count();
+        let frames = packet.frame_count();
         let outward = self.to.get_mut(shard).and_then(Option::as_mut);
         let refused = match outward {
             Some(outward) => outward.give(packet).err(),

@@ -16,11 +16,21 @@ pub enum KernelFeature {
     SeveralBuffers,
     /// Sockets whose owner polls the driver in its interrupts' stead (`SO_PREFER_BUSY_POLL`).
     PreferBusyPoll,
+    /// XDP programs in generic mode that take packets of several buffers. Older kernels copy such a packet into
+    /// one buffer, or drop it.
+    GenericSeveralBuffers,
 }
+
+/// The first release with [`KernelFeature::GenericSeveralBuffers`].
+const GENERIC_SEVERAL_BUFFERS: (u32, u32) = (6, 9);
 
 impl KernelFeature {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::SeveralBuffers, Self::PreferBusyPoll];
+    pub const ALL: [Self; 3] = [
+        Self::SeveralBuffers,
+        Self::PreferBusyPoll,
+        Self::GenericSeveralBuffers,
+    ];
 
     /// Whether this kernel is without it. Where it does not tell (no AF_XDP, or no right to it), it is not.
     pub fn is_missing(self) -> bool {
@@ -35,8 +45,20 @@ impl KernelFeature {
             }
             Self::PreferBusyPoll => prefer_busy_poll(socket.as_fd())
                 .is_err_and(|error| error.raw_os_error() == Some(libc::ENOPROTOOPT)),
+            // Nothing that a program may ask tells this.
+            Self::GenericSeveralBuffers => {
+                let release = rustix::system::uname();
+                version(&release.release().to_string_lossy())
+                    .is_some_and(|version| version < GENERIC_SEVERAL_BUFFERS)
+            }
         }
     }
+}
+
+/// The two first numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 impl fmt::Display for KernelFeature {
@@ -44,6 +66,7 @@ impl fmt::Display for KernelFeature {
         f.write_str(match self {
             Self::SeveralBuffers => "frames of several buffers in AF_XDP (Linux 6.6)",
             Self::PreferBusyPoll => "busy polling by AF_XDP sockets (Linux 5.11)",
+            Self::GenericSeveralBuffers => "packets of several buffers in generic XDP (Linux 6.9)",
         })
     }
 }
@@ -51,6 +74,15 @@ impl fmt::Display for KernelFeature {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_begins_with_two_numbers() {
+        assert_eq!(version("6.1.0-56-amd64"), Some((6, 1)));
+        assert_eq!(version("6.18.5"), Some((6, 18)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version("unknown"), None);
+        assert!(Some((6, 12)) > Some(GENERIC_SEVERAL_BUFFERS));
+    }
 
     /// The tests' kernel has all, for other tests use them.
     #[test]

@@ -12,7 +12,7 @@ use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
 use crate::send_queue::{Fate, SendQueue};
-use crate::umem::Umem;
+use crate::umem::{CHUNKS_MAX, Umem};
 
 mod wire;
 
@@ -51,8 +51,18 @@ impl MemoryPort {
 
     /// One end of a link whose other end is a test's.
     pub fn intercepted(umem: &Umem, depth: usize) -> (MemoryPort, MemoryWire) {
-        let capacity = umem.frame_capacity();
-        let (from_port, to_port) = (Wire::new(depth, capacity), Wire::new(depth, capacity));
+        Self::intercepted_by(umem, depth, umem.frame_capacity())
+    }
+
+    /// The same, where packets come that are larger than the link's frames: of as many frames as there may be in one.
+    pub fn intercepted_with_super_packets(umem: &Umem, depth: usize) -> (MemoryPort, MemoryWire) {
+        let most = CHUNKS_MAX * umem.chunk().chunk_capacity();
+        Self::intercepted_by(umem, depth, most)
+    }
+
+    fn intercepted_by(umem: &Umem, depth: usize, largest: usize) -> (MemoryPort, MemoryWire) {
+        let from_port = Wire::new(depth, umem.frame_capacity());
+        let to_port = Wire::new(depth, largest);
         let port = MemoryPort::new(umem, Arc::clone(&from_port), Arc::clone(&to_port), depth);
         (port, MemoryWire { from_port, to_port })
     }
@@ -83,7 +93,7 @@ impl MemoryWire {
     }
 
     /// Gives the port a frame to receive; `false` when the wire is full or the frame is larger
-    /// than the port's frames.
+    /// than what the port takes.
     pub fn push(&self, bytes: &[u8]) -> bool {
         self.to_port.push(bytes)
     }

@@ -1,24 +1,24 @@
 //! A received packet: one Ethernet frame in the chunks that it was received into.
+//!
+//! It is three words, whatever its length: of several frames the UMEM knows which follows which.
 
 use crate::frame::Frame;
 use crate::pool::FramePool;
-use crate::umem::{CHUNKS_MAX, Umem};
+use crate::umem::{CHUNKS_MAX, Chains, Umem};
 
 /// One Ethernet frame as it was received: in one [`Frame`], or, when it is larger than a chunk
-/// takes, in several, each with the bytes that follow those of the one before.
+/// takes, in several, at most [`CHUNKS_MAX`], each with the bytes that follow those of the one before.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "frames that are dropped are lost: give them back to a pool"]
 pub struct Packet {
     first: Frame,
-    rest: [Option<Frame>; CHUNKS_MAX - 1],
+    /// Frames behind the first.
+    behind: usize,
 }
 
 impl From<Frame> for Packet {
     fn from(first: Frame) -> Self {
-        Self {
-            first,
-            rest: [const { None }; CHUNKS_MAX - 1],
-        }
+        Self { first, behind: 0 }
     }
 }
 
@@ -30,7 +30,7 @@ impl Packet {
     }
 
     /// Bytes from a link in memory, in frames of which the pool has [enough](Self::frames_for). `None` when
-    /// they are more than the UMEM's frames take.
+    /// they are more than a packet's frames take.
     // Each port has it in its loop.
     #[inline(always)]
     pub(crate) fn from_bytes(umem: &Umem, pool: &mut FramePool, bytes: &[u8]) -> Option<Self> {
@@ -42,26 +42,30 @@ impl Packet {
             Some(frame)
         };
         let (first, rest) = bytes.split_at(bytes.len().min(most));
-        let mut packet = Packet::from(frame_of(first)?);
-        for part in rest.chunks(most) {
-            packet.push(frame_of(part)?).ok()?;
+        if rest.is_empty() {
+            return frame_of(first).map(Packet::from);
         }
-        Some(packet)
+        let mut frames = [const { None }; CHUNKS_MAX];
+        if bytes.len() > CHUNKS_MAX * most {
+            return None;
+        }
+        for (place, part) in frames.iter_mut().zip(bytes.chunks(most)) {
+            *place = Some(frame_of(part)?);
+        }
+        Self::of(umem, &mut frames)
     }
 
-    /// Adds the frame with the bytes that follow.
-    ///
-    /// # Errors
-    ///
-    /// The frame itself when the packet has [`CHUNKS_MAX`] already.
-    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), Frame> {
-        match self.rest.iter_mut().find(|place| place.is_none()) {
-            Some(place) => {
-                *place = Some(frame);
-                Ok(())
-            }
-            None => Err(frame),
+    /// The packet that lies in these frames, which are taken out, up to the first place without one.
+    pub(crate) fn of(umem: &Umem, frames: &mut [Option<Frame>]) -> Option<Self> {
+        let count = frames.iter().take_while(|frame| frame.is_some()).count();
+        let mut following = None;
+        for place in frames[..count].iter_mut().rev() {
+            let mut frame = place.take()?;
+            umem.chains().set_following(&mut frame, following);
+            following = Some(frame);
         }
+        let behind = count.checked_sub(1)?;
+        following.map(|first| Self { first, behind })
     }
 
     /// The frame that it begins in, with all headers in any sane packet.
@@ -73,7 +77,13 @@ impl Packet {
     /// Whether it lies in one frame.
     #[inline]
     pub fn is_single(&self) -> bool {
-        self.rest[0].is_none()
+        self.behind == 0
+    }
+
+    /// How many frames it lies in.
+    #[inline]
+    pub fn frame_count(&self) -> usize {
+        self.behind + 1
     }
 
     /// The frame of a packet that lies in one.
@@ -99,53 +109,66 @@ impl Packet {
 
     /// Bytes.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn len(&self, umem: &Umem) -> usize {
         if self.is_single() {
             return self.first.len();
         }
-        self.frames().map(Frame::len).sum()
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.frames(umem).map(Frame::len).sum()
     }
 
     /// Its frames, in the order of its bytes.
-    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        std::iter::once(&self.first).chain(self.rest.iter().flatten())
+    pub fn frames<'a>(&'a self, umem: &'a Umem) -> impl Iterator<Item = &'a Frame> + Clone {
+        self.chain(umem.chains())
     }
 
     /// Its frames, in the order of its bytes.
-    pub fn into_frames(self) -> impl Iterator<Item = Frame> {
-        std::iter::once(self.first).chain(self.rest.into_iter().flatten())
+    pub fn into_frames(self, umem: &Umem) -> impl Iterator<Item = Frame> {
+        self.into_chain(umem.chains())
     }
 
-    /// Its bytes as one slice for each frame: as many of `out` as it has frames.
-    pub fn slices<'a, 'out>(
+    pub(crate) fn chain<'a>(
         &'a self,
-        umem: &'a Umem,
-        out: &'out mut [&'a [u8]; CHUNKS_MAX],
-    ) -> &'out [&'a [u8]] {
-        let mut count = 0;
-        for (slot, frame) in out.iter_mut().zip(self.frames()) {
-            *slot = umem.bytes(frame);
-            count += 1;
-        }
-        &out[..count]
+        chains: &'a Chains,
+    ) -> impl Iterator<Item = &'a Frame> + Clone {
+        std::iter::once(&self.first).chain(self.rest(chains))
+    }
+
+    /// The frames behind the first.
+    #[inline]
+    fn rest<'a>(&'a self, chains: &'a Chains) -> impl Iterator<Item = &'a Frame> + Clone {
+        let second = match self.is_single() {
+            true => None,
+            false => chains.following(&self.first),
+        };
+        std::iter::successors(second, |frame| chains.following(frame)).take(self.behind)
+    }
+
+    pub(crate) fn into_chain(self, chains: &Chains) -> impl Iterator<Item = Frame> {
+        let mut next = Some(self.first);
+        let mut behind = self.behind;
+        std::iter::from_fn(move || {
+            let mut frame = next.take()?;
+            if behind > 0 {
+                behind -= 1;
+                next = chains.set_following(&mut frame, None);
+            }
+            Some(frame)
+        })
+    }
+
+    /// The bytes of each of its frames.
+    pub fn slices<'a>(&'a self, umem: &'a Umem) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.frames(umem).map(|frame| umem.bytes(frame))
     }
 
     /// The bytes of the frame that it begins in, and of each frame behind it.
     #[inline]
-    pub fn first_and_rest<'a, 'out>(
+    pub fn first_and_rest<'a>(
         &'a self,
         umem: &'a Umem,
-        out: &'out mut [&'a [u8]; CHUNKS_MAX],
-    ) -> (&'a [u8], &'out [&'a [u8]]) {
-        let rest = match self.is_single() {
-            true => &[],
-            false => &self.slices(umem, out)[1..],
-        };
+    ) -> (&'a [u8], impl Iterator<Item = &'a [u8]> + Clone) {
+        let rest = self.rest(umem.chains());
+        let rest = rest.map(|frame| umem.bytes(frame));
         (umem.bytes(&self.first), rest)
     }
 
@@ -168,13 +191,17 @@ impl Packet {
     }
 
     fn copied(self, umem: &Umem, pool: &mut FramePool) -> Option<Frame> {
-        let mut widest = pool.alloc_for(umem.frame_capacity());
+        let fits = self.len(umem) <= umem.frame_capacity();
+        let mut widest = match fits {
+            true => pool.alloc_for(umem.frame_capacity()),
+            false => None,
+        };
         if let Some(widest) = &mut widest {
             let mut at = 0;
             let bytes = umem.bytes_mut(widest);
-            for frame in self.frames() {
-                bytes[at..at + frame.len()].copy_from_slice(umem.bytes(frame));
-                at += frame.len();
+            for part in self.slices(umem) {
+                bytes[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
             }
             widest.set_len(at);
         }

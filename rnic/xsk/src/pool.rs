@@ -1,16 +1,19 @@
 //! The free frames of one shard, last in first out: the frame used last is the one still in cache.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use crate::frame::Frame;
 use crate::packet::Packet;
-use crate::umem::{CHUNK_HEADROOM, ChunkSize};
+use crate::umem::{CHUNK_HEADROOM, Chains, ChunkSize};
 
 /// Two stacks of free [`Frame`]s of one UMEM: those of one chunk, and wide ones where the UMEM has
 /// any. Never grows beyond what the UMEM has, and allocates no memory after it was made.
 #[derive(Debug)]
 pub struct FramePool {
     umem: NonZeroU32,
+    /// Not the UMEM itself, which its owner takes away when it is time.
+    chains: Arc<Chains>,
     chunk: ChunkSize,
     /// More bytes than these take a wide frame; as many as there can be where there are none.
     narrow: usize,
@@ -21,16 +24,17 @@ pub struct FramePool {
 }
 
 impl FramePool {
-    /// `single` and `wide` are all frames of the UMEM `umem`.
+    /// `single` and `wide` are all frames of the UMEM with this number.
     pub(crate) fn new(
-        umem: NonZeroU32,
-        chunk: ChunkSize,
+        (umem, chunk): (NonZeroU32, ChunkSize),
+        chains: Arc<Chains>,
         single: impl Iterator<Item = Frame>,
         wide: impl Iterator<Item = Frame>,
     ) -> Self {
         let (single, wide): (Vec<_>, Vec<_>) = (single.collect(), wide.collect());
         Self {
             umem,
+            chains,
             chunk,
             narrow: match chunk.chunks() {
                 1 => usize::MAX,
@@ -135,7 +139,10 @@ impl FramePool {
 
     #[inline(never)]
     fn free_frames(&mut self, packet: Packet) {
-        packet.into_frames().for_each(|frame| self.free(frame));
+        let chains = Arc::clone(&self.chains);
+        packet
+            .into_chain(&chains)
+            .for_each(|frame| self.free(frame));
     }
 
     /// Makes a packet of another pool's frames this pool's own: `give_back` gets a free frame of this pool for each of
@@ -147,12 +154,12 @@ impl FramePool {
     ) -> Option<Packet> {
         let chunk = self.chunk.bytes();
         let singles = packet
-            .frames()
+            .chain(&self.chains)
             .filter(|frame| frame.is_own_single(chunk))
             .count();
-        let wide = packet.frames().count() - singles;
+        let wide = packet.frame_count() - singles;
         if self.single.len() < singles || self.wide.len() < wide {
-            packet.into_frames().for_each(give_back);
+            packet.into_chain(&self.chains).for_each(give_back);
             return None;
         }
         let single = self.single.drain(self.single.len() - singles..);
@@ -199,6 +206,7 @@ impl FramePool {
             };
             FramePool {
                 umem: self.umem,
+                chains: Arc::clone(&self.chains),
                 chunk: self.chunk,
                 narrow: self.narrow,
                 single: take(&mut self.single, most.0),

@@ -125,6 +125,12 @@ pub struct PortStatistics {
     pub bad_completions: u64,
     /// Times that a packet could not be received because the caller had too few free frames.
     pub receive_no_frame: u64,
+    /// Packets that were received in several frames.
+    pub chains_received: u64,
+    /// Packets that were sent with several segments in them.
+    pub super_packets_sent: u64,
+    /// Segments in them.
+    pub super_packet_segments_sent: u64,
     /// The kernel's count: received frames dropped for another reason.
     pub kernel_rx_dropped: u64,
     /// The kernel's count: received frames dropped because the RX ring was full.
@@ -141,7 +147,7 @@ pub struct PortStatistics {
 
 impl PortStatistics {
     /// Every counter under its name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 19] {
+    pub fn named(&self) -> [(&'static str, u64); 22] {
         [
             ("received", self.received),
             ("received_bytes", self.received_bytes),
@@ -156,6 +162,12 @@ impl PortStatistics {
             ("bad_receive_chains", self.bad_receive_chains),
             ("bad_completions", self.bad_completions),
             ("receive_no_frame", self.receive_no_frame),
+            ("chains_received", self.chains_received),
+            ("super_packets_sent", self.super_packets_sent),
+            (
+                "super_packet_segments_sent",
+                self.super_packet_segments_sent,
+            ),
             ("kernel_rx_dropped", self.kernel_rx_dropped),
             ("kernel_rx_ring_full", self.kernel_rx_ring_full),
             ("kernel_fill_ring_empty", self.kernel_fill_ring_empty),

@@ -24,12 +24,14 @@ use crate::prefetch::fetch_lines;
 
 mod backing;
 mod binding;
+mod chains;
 mod config;
 mod kernel;
 
 use backing::Backing;
 pub(crate) use backing::KernelSide;
 pub(crate) use binding::Binding;
+pub(crate) use chains::Chains;
 pub(crate) use config::check_ring;
 pub use config::{
     CHUNK_HEADROOM, CHUNKS_MAX, ChunkSize, HugePages, MAX_FRAMES, PageKind, UmemConfig,
@@ -49,6 +51,7 @@ struct Inner {
     frames: u32,
     chunk: ChunkSize,
     pages: PageKind,
+    chains: Arc<Chains>,
     backing: Backing,
 }
 
@@ -145,6 +148,7 @@ impl Umem {
                 frames,
                 chunk,
                 pages,
+                chains: Arc::new(Chains::new(id, frames)),
                 backing,
             }),
         };
@@ -155,7 +159,9 @@ impl Umem {
         let wide = (narrow..frames)
             .step_by(chunk.chunks())
             .map(|index| frame(index, usize::from(CHUNK_HEADROOM) + chunk.frame_capacity()));
-        (umem, FramePool::new(id, chunk, single, wide))
+        let chains = Arc::clone(&umem.inner.chains);
+        let pool = FramePool::new((id, chunk), chains, single, wide);
+        (umem, pool)
     }
 
     /// How many chunks there are, in pools, rings and hands together: each is a frame, or a part of
@@ -219,6 +225,12 @@ impl Umem {
         // SAFETY: a frame of this UMEM has `index < frames` and `start <= limit`, and its chunks have `limit`
         // bytes. So the offset is inside the memory that `base` points to, or at its end for an empty rest.
         unsafe { self.inner.base.add(offset) }
+    }
+
+    /// Which frame follows which in packets of several.
+    #[inline]
+    pub(crate) fn chains(&self) -> &Chains {
+        &self.inner.chains
     }
 
     /// Asks the processor for the cache lines of headers and a short message that begin so many bytes

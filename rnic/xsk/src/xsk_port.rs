@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::xdp::XdpOptionsFlags;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -22,9 +23,12 @@ mod open;
 mod options;
 #[allow(unsafe_code)]
 mod rings;
+mod super_packet;
+mod super_send;
 
 pub(crate) use options::prefer_busy_poll;
 use rings::{ReceiveSide, TransmitSide};
+use super_send::{Front, SuperSend};
 
 /// Who copies a frame between driver and UMEM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +66,9 @@ pub struct XskPortConfig {
     pub copy_mode: CopyMode,
     /// Busy polling, or none.
     pub busy_poll: Option<BusyPoll>,
+    /// Receive packets of up to 64 KiB in many chunks of 4096 bytes, from an XDP program that takes them. Send
+    /// segments of one flow that only continue each other as one such packet.
+    pub super_packets: bool,
 }
 
 impl XskPortConfig {
@@ -74,6 +81,7 @@ impl XskPortConfig {
             tx_ring: 512,
             copy_mode: CopyMode::default(),
             busy_poll: None,
+            super_packets: false,
         }
     }
 }
@@ -90,6 +98,8 @@ const ETHERNET_HEADER: usize = 14;
 pub struct XskPort {
     receive: ReceiveSide,
     transmit: TransmitSide,
+    /// Where frames go first, if some may leave as one packet.
+    supers: Option<SuperSend>,
     config: XskPortConfig,
     zero_copy: bool,
     statistics: PortStatistics,
@@ -114,9 +124,14 @@ impl XskPort {
             .unwrap_or_else(PoisonError::into_inner);
         let (tx, rx, fill, completion) = open::bind(umem, kernel, &mut binding, &config)?;
         let frames = umem.frames();
+        let supers = match config.super_packets {
+            false => None,
+            true => Some(open::super_send(&config)?),
+        };
         let mut port = XskPort {
             receive: ReceiveSide::new(fill, rx, frames, kernel.fill_ring as usize),
             transmit: TransmitSide::new(tx, completion, umem, config.tx_ring as usize),
+            supers,
             config,
             zero_copy: false,
             statistics: PortStatistics::default(),
@@ -156,6 +171,51 @@ impl XskPort {
     /// What it was opened with.
     pub fn config(&self) -> &XskPortConfig {
         &self.config
+    }
+
+    /// Has the kernel send what is in the TX ring.
+    fn flush_ring(&mut self) -> Result<(), Errno> {
+        let fd = rings::borrow_fd(self.receive.socket());
+        self.transmit
+            .flush(self.zero_copy, &mut self.statistics, || {
+                rustix::net::send(fd, &[], SendFlags::DONTWAIT).map(|_| ())
+            })
+    }
+
+    /// Sends what is queued: in its order, so the ring is empty before the packet socket sends.
+    #[inline(never)]
+    fn flush_supers(&mut self) -> Result<(), Errno> {
+        loop {
+            let Some(supers) = &mut self.supers else {
+                break;
+            };
+            match supers.front(&self.umem) {
+                Front::Empty => break,
+                Front::Single(frame, cookie) => {
+                    let Some(kernel) = self.umem.kernel_side() else {
+                        break;
+                    };
+                    let staged = self.transmit.stage(&self.umem, kernel, frame, cookie);
+                    if let Err(frame) = staged {
+                        supers.put_back(frame, cookie);
+                        break;
+                    }
+                }
+                Front::Several(count) => {
+                    self.flush_ring()?;
+                    if self.transmit.unsent() > 0 {
+                        break;
+                    }
+                    let Some(supers) = &mut self.supers else {
+                        break;
+                    };
+                    if !supers.send(count, &self.umem, &mut self.statistics)? {
+                        break;
+                    }
+                }
+            }
+        }
+        self.flush_ring()
     }
 
     fn refused(&self, asked: &str, error: &std::io::Error) -> XskError {
@@ -210,15 +270,29 @@ impl Port for XskPort {
     }
 
     fn transmit_room(&mut self) -> usize {
-        self.transmit.room()
+        let ring = self.transmit.room();
+        match &self.supers {
+            None => ring,
+            Some(supers) => supers.room(ring),
+        }
     }
 
     fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
         let len = frame.len();
         assert!(len >= ETHERNET_HEADER, "{len} bytes are no Ethernet frame");
-        let taken = match self.umem.kernel_side() {
-            Some(kernel) => self.transmit.stage(&self.umem, kernel, frame, cookie),
-            None => Err(frame),
+        let ring = match self.supers {
+            None => 0,
+            Some(_) => self.transmit.room(),
+        };
+        let taken = match (&mut self.supers, self.umem.kernel_side()) {
+            (Some(supers), _) if supers.room(ring) == 0 => Err(frame),
+            (Some(supers), _) => {
+                assert!(self.umem.owns(&frame), "a frame of another UMEM");
+                supers.push(frame, cookie);
+                Ok(())
+            }
+            (None, Some(kernel)) => self.transmit.stage(&self.umem, kernel, frame, cookie),
+            (None, None) => Err(frame),
         };
         if taken.is_ok() {
             self.statistics.transmitted += 1;
@@ -230,23 +304,36 @@ impl Port for XskPort {
     }
 
     fn flush(&mut self) -> Result<(), XskError> {
-        let fd = rings::borrow_fd(self.receive.socket());
-        self.transmit
-            .flush(self.zero_copy, &mut self.statistics, || {
-                rustix::net::send(fd, &[], SendFlags::DONTWAIT).map(|_| ())
-            })
+        let flushed = match self
+            .supers
+            .as_ref()
+            .is_some_and(|supers| supers.unsent() > 0)
+        {
+            false => self.flush_ring(),
+            true => self.flush_supers(),
+        };
+        flushed
             .map_err(|errno| from_errno(open::request(&self.config, "send"), errno.raw_os_error()))
     }
 
     fn unsent(&mut self) -> usize {
-        self.transmit.unsent()
+        let queued = self.supers.as_ref().map_or(0, SuperSend::unsent);
+        queued + self.transmit.unsent()
     }
 
     fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
-        self.umem.copy_spread(self.transmit.sent(index)?, pool)
+        match (&self.supers, self.transmit.sent(index)) {
+            (Some(supers), None) => supers.copy(&self.umem, index, pool),
+            (_, sent) => self.umem.copy_spread(sent?, pool),
+        }
     }
 
     fn completed(&mut self) -> Option<(Frame, u64)> {
+        if let Some(supers) = &mut self.supers
+            && let Some(done) = supers.completed(&mut self.statistics)
+        {
+            return Some(done);
+        }
         self.transmit.completed(&self.umem, &mut self.statistics)
     }
 

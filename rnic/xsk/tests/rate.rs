@@ -77,7 +77,7 @@ fn rate(preference: ModePreference, bytes: usize) -> f64 {
         }
         right.receive(&mut pool_r, &mut packets, BATCH);
         for packet in packets.drain(..) {
-            assert_eq!(packet.len(), segment.len());
+            assert_eq!(packet.len(&umem_r), segment.len());
             received += 1;
             pool_r.free_packet(packet);
         }

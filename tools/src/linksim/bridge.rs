@@ -59,7 +59,7 @@ impl<P: Port> Bridge<P> {
                 busy |= port.receive(pool, &mut self.received, BATCH) > 0;
                 port.refill(pool);
                 for packet in self.received.drain(..) {
-                    let bytes = packet.len();
+                    let bytes = packet.len(&self.buffers.umem);
                     let Some(frame) = self.buffers.whole(packet) else {
                         self.directions[side].lack(bytes);
                         continue;

@@ -233,7 +233,7 @@ impl Wire {
             if let Some((kind, number)) = read_header(frame) {
                 let mut bytes = self.bytes.as_mut().filter(|_| kind.counts());
                 if bytes.as_mut().is_none_or(|all| all.place(frame)) {
-                    seen(kind, number, packet.len());
+                    seen(kind, number, packet.len(&self.umem));
                 }
             }
             pool.free_packet(packet);

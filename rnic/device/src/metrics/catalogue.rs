@@ -155,6 +155,15 @@ pub(super) const PORT: &[Family] = &[
         &[("", "send_calls")],
     ),
     one(
+        "rnic_port_super_packets_total",
+        "Packets received in several frames, packets sent with several segments in them, and these segments.",
+        &[
+            (r#"what="received""#, "chains_received"),
+            (r#"what="sent""#, "super_packets_sent"),
+            (r#"what="segments_sent""#, "super_packet_segments_sent"),
+        ],
+    ),
+    one(
         "rnic_port_troubles_total",
         "What went wrong at a port, by what it was; `kernel_` comes from XDP_STATISTICS.",
         &[

@@ -41,6 +41,11 @@ impl Learnt {
         self.headers.compare(frame).filter(|_| self.port == port)
     }
 
+    /// Whether a frame with these headers, which says this, has a partial checksum.
+    pub fn has_partial_checksum(&self, frame: &[u8], says: &PredictedFields) -> bool {
+        self.headers.has_partial_checksum(frame, says)
+    }
+
     /// The TCP header of a segment that says this.
     #[inline]
     pub fn header(&self, says: &PredictedFields) -> TcpHeader {

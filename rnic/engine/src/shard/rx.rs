@@ -188,7 +188,7 @@ impl Rx {
             // Its connection was there when it was verified.
             return context.dp.frames.pool.free_packet(segment.packet);
         }
-        self.gro.push(segment);
+        self.gro.push(segment, &context.dp.frames.umem);
     }
 
     /// Passes on the segments that came before, and begins anew with one of so many bytes that has these

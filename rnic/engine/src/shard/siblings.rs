@@ -86,7 +86,7 @@ impl Siblings {
 
     /// The shard that a packet is for, if it is another one. Fragments are first put together where they come.
     fn owner_of(&self, packet: &Packet, umem: &Umem) -> Option<u8> {
-        let flow = rnic_net::flow(umem.bytes(packet.first()), packet.len())?;
+        let flow = rnic_net::flow(umem.bytes(packet.first()), packet.len(umem))?;
         let (transport, tuple) = ends(&flow)?;
         self.own.other_owner(transport, &tuple)
     }

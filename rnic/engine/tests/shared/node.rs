@@ -130,7 +130,7 @@ impl Node {
             siblings,
         } = place;
         let mtu = settings.shard.path_defaults.mtu;
-        let (port, wire) = MemoryPort::intercepted(&umem, settings.wire_depth);
+        let (port, wire) = MemoryPort::intercepted_with_super_packets(&umem, settings.wire_depth);
         let (doorbells, engine) = doorbells();
         let ports = vec![DevicePort::Queue(port)];
         let mut node = Self {

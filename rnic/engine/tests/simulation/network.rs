@@ -19,6 +19,8 @@ pub struct Manners {
     pub cut: u64,
     /// Two segments of one flow are joined.
     pub join: u64,
+    /// As long as that becomes no longer than so many bytes.
+    pub longest: usize,
     /// Two words of a payload change places: the TCP checksum does not see it, a CRC does.
     pub sly: u64,
 }
@@ -91,6 +93,7 @@ impl Network {
     pub fn take(&mut self, wire: &MemoryWire, now: Instant) {
         let mut frames: Vec<Vec<u8>> = Vec::new();
         let mut frame = Vec::new();
+        let longest = self.manners.longest;
         while wire.take(&mut frame) {
             if !self.kept_out.is_empty() {
                 let found = tcp_frames::ports(&frame).into_iter().flatten();
@@ -99,7 +102,7 @@ impl Network {
             }
             let join = self.random.chance(self.manners.join);
             let before = frames.last_mut().filter(|_| join);
-            if !before.is_some_and(|before| tcp_frames::join(before, &frame)) {
+            if !before.is_some_and(|before| tcp_frames::join(before, &frame, longest)) {
                 frames.push(std::mem::take(&mut frame));
             }
         }

@@ -18,6 +18,7 @@ use crate::queues::{SharedQueue, Wishes};
 use crate::random::Random;
 use crate::run::Size;
 use crate::stream::{Cause, End, Life, Stream};
+use crate::tcp_frames;
 use crate::windows::WindowObject;
 
 /// Places for regions in a node's memory: at most one region lies in each, with a margin around.
@@ -471,6 +472,7 @@ fn manners(random: &mut Random) -> Manners {
         },
         cut: 0,
         join: 0,
+        longest: tcp_frames::SMALLEST_MTU,
         sly: 0,
     };
     let cuts = random.chance(500);
@@ -478,6 +480,15 @@ fn manners(random: &mut Random) -> Manners {
         cut: if cuts { random.below(300) } else { 0 },
         join: if cuts { random.below(500) } else { 0 },
         ..good
+    };
+    // As with TSO and GRO, or with a few segments that differ.
+    let good = match random.chance(300) {
+        true => Manners {
+            join: 700 + random.below(301),
+            longest: tcp_frames::SUPER_PACKET,
+            ..good
+        },
+        false => good,
     };
     if random.chance(300) {
         return good;

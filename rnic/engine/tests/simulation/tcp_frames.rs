@@ -117,11 +117,15 @@ pub fn cut(frame: &[u8], at: usize) -> Vec<Vec<u8>> {
     ]
 }
 
+/// No longer than a packet of the smallest interface.
+pub const SMALLEST_MTU: usize = 576;
+/// As long as a receiver with small frames takes, as far as it has kept them free.
+pub const SUPER_PACKET: usize = 16 * 1792;
+
 /// Puts a frame's payload behind that of the one before, when it continues it and the result is no
-/// longer than a packet of the smallest interface.
-pub fn join(before: &mut Vec<u8>, frame: &[u8]) -> bool {
-    const LONGEST: usize = 576;
-    if before.len() + frame.len() > LONGEST {
+/// longer than that.
+pub fn join(before: &mut Vec<u8>, frame: &[u8], longest: usize) -> bool {
+    if before.len() + frame.len() > longest {
         return false;
     }
     let (Some(first), Some(second)) = (parts(before), parts(frame)) else {

@@ -44,7 +44,9 @@ fn known(frame: &[u8]) -> (HeaderPrediction, Received, TcpHeader) {
 
 /// What a frame says that has these headers, if its checksums are right.
 fn recognise(known: &HeaderPrediction, first: &[u8], rest: &[&[u8]]) -> Option<PredictedFields> {
-    known.compare(first)?.verified(first, rest, rnic_crc::sum)
+    known
+        .compare(first)?
+        .verified(first, rest.iter().copied(), rnic_crc::sum)
 }
 
 /// IPv4's header checksum and TCP's made right, whatever else is in the frame.

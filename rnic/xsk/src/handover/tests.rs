@@ -37,9 +37,7 @@ impl Shard {
         let mut packets = Vec::new();
         while self.end.take(&mut self.pool, &mut packets, 3) > 0 {}
         let bytes = packets.into_iter().map(|packet| {
-            let mut slices = [&[][..]; CHUNKS_MAX];
-            let (first, rest) = packet.first_and_rest(&self.umem, &mut slices);
-            let bytes = [&[first], rest].concat().concat();
+            let bytes = packet.slices(&self.umem).collect::<Vec<_>>().concat();
             self.pool.free_packet(packet);
             bytes
         });

@@ -35,9 +35,7 @@ impl End {
         while self.port.receive(&mut self.pool, &mut packets, 64) > 0 {}
         let umem = self.port.umem().clone();
         let bytes = packets.into_iter().map(|packet| {
-            let mut slices = [&[][..]; crate::CHUNKS_MAX];
-            let (first, rest) = packet.first_and_rest(&umem, &mut slices);
-            let bytes = [&[first], rest].concat().concat();
+            let bytes = packet.slices(&umem).collect::<Vec<_>>().concat();
             self.pool.free_packet(packet);
             bytes
         });

@@ -147,9 +147,9 @@ fn large_frames_arrive_in_as_many_chunks_as_they_take() {
 
         assert_eq!(b.receive(&mut pool_b, &mut out, 8), 1);
         let packet = out.remove(0);
-        assert_eq!(packet.frames().count(), missing + 1);
-        let mut slices = [&[][..]; crate::CHUNKS_MAX];
-        assert_eq!(packet.slices(&umem_b, &mut slices).concat(), bytes);
+        assert_eq!(packet.frame_count(), missing + 1);
+        let slices: Vec<_> = packet.slices(&umem_b).collect();
+        assert_eq!(slices.concat(), bytes);
         pool_b.free_packet(packet);
         assert_eq!(pool_b.available(), all);
     }
@@ -175,6 +175,23 @@ fn a_test_stands_between_a_port_and_the_world() {
     let mut out = Vec::new();
     assert_eq!(port.receive(&mut pool, &mut out, 8), 2);
     assert_eq!(umem.bytes(out[1].first()), b"second");
+}
+
+#[test]
+fn a_packet_that_is_larger_than_a_frame_comes_in_several() {
+    let (umem, mut pool) = Umem::heap(18, ChunkSize::Bytes2048);
+    let (mut port, wire) = MemoryPort::intercepted_with_super_packets(&umem, 2);
+    let bytes: Vec<u8> = (0..18 * 1792_u32).map(|at| (at * 5) as u8).collect();
+    let mut out = Vec::new();
+    for _ in 0..2 {
+        assert!(wire.push(&bytes));
+        assert_eq!(port.receive(&mut pool, &mut out, 8), 1);
+        let packet = out.pop().unwrap();
+        assert_eq!(packet.frame_count(), 18);
+        assert_eq!(packet.slices(&umem).collect::<Vec<_>>().concat(), bytes);
+        pool.free_packet(packet);
+    }
+    assert!(!wire.push(&vec![0; 18 * 1792 + 1]));
 }
 
 #[test]

@@ -93,10 +93,9 @@ fn nor_packets_of_another_one() {
 #[test]
 #[should_panic = "a packet of one chunk"]
 fn a_packet_of_several_frames_is_none_of_one() {
-    let (_umem, mut pool) = Umem::heap(2, ChunkSize::Bytes2048);
-    let mut packet = Packet::from(pool.alloc().unwrap());
-    packet.push(pool.alloc().unwrap()).unwrap();
-    pool.free_singles(std::iter::once(packet));
+    let (umem, mut pool) = Umem::heap(2, ChunkSize::Bytes2048);
+    let mut frames = [pool.alloc(), pool.alloc()];
+    pool.free_singles(Packet::of(&umem, &mut frames).into_iter());
 }
 
 #[test]

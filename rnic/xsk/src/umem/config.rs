@@ -17,8 +17,11 @@ pub(crate) const MAX_RING: u32 = 1 << 15;
 /// Bytes of an Ethernet header with one VLAN tag.
 const LINK_HEADER: u32 = 14 + 4;
 
-/// The most chunks that one Ethernet frame lies in.
-pub const CHUNKS_MAX: usize = 3;
+/// The most chunks that a received packet lies in: the largest IP packet in chunks of 4096 bytes.
+pub const CHUNKS_MAX: usize = 18;
+const _: () = assert!(
+    CHUNKS_MAX * ChunkSize::Bytes4096.chunk_capacity() >= LINK_HEADER as usize + u16::MAX as usize
+);
 
 /// How a UMEM is cut: bytes of a chunk, of which the kernel takes the first two, and how many chunks the
 /// largest Ethernet frame lies in (multi-buffer when more than one).
@@ -69,7 +72,7 @@ impl ChunkSize {
         }
     }
 
-    /// How many chunks the largest frame lies in, at most [`CHUNKS_MAX`].
+    /// How many chunks the largest frame that is sent lies in.
     pub const fn chunks(self) -> usize {
         match self {
             ChunkSize::Bytes2048 | ChunkSize::Bytes4096 | ChunkSize::Bytes16384 => 1,

@@ -12,10 +12,10 @@
 /// until a look at the ring shows that it is more.
 const FEW: usize = 64;
 
-/// Packets found by one look that are no small number any more.
+/// Chunks with packets found by one look that are no small number any more.
 const MANY_AT_ONCE: usize = 8;
 
-/// So many packets in a row come in small numbers before the kernel has few frames.
+/// So many chunks in a row come in small numbers before the kernel has few frames.
 const ROW: usize = 1024;
 
 /// How many frames the kernel is to have.
@@ -25,7 +25,7 @@ pub(super) struct AdaptiveFill {
     all: usize,
     /// How many it has while packets come in small numbers.
     few: usize,
-    /// Packets that came in small numbers since the last time that others did.
+    /// Chunks that came in small numbers since the last time that others did.
     row: usize,
 }
 
@@ -50,11 +50,11 @@ impl AdaptiveFill {
         }
     }
 
-    /// A look found so many packets.
+    /// A look found packets in so many chunks.
     #[inline]
-    pub(super) fn found(&mut self, packets: usize) {
-        self.row = match packets <= MANY_AT_ONCE {
-            true => (self.row + packets).min(ROW),
+    pub(super) fn found(&mut self, chunks: usize) {
+        self.row = match chunks <= MANY_AT_ONCE {
+            true => (self.row + chunks).min(ROW),
             false => 0,
         };
     }

@@ -4,6 +4,7 @@
 use crate::frame::Frame;
 use crate::packet::Packet;
 use crate::pool::FramePool;
+use crate::umem::{CHUNKS_MAX, Umem};
 
 /// The descriptor's option of all chunks of a packet but the last (linux/if_xdp.h).
 pub(super) const XDP_PKT_CONTD: u32 = 1 << 0;
@@ -13,9 +14,13 @@ pub(super) const XDP_PKT_CONTD: u32 = 1 << 0;
 /// as a whole.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    packet: Option<Packet>,
+    /// Its chunks so far, the first `count` places; none of a packet that is lost.
+    frames: [Option<Frame>; CHUNKS_MAX],
+    count: usize,
     /// The chain is not at its end yet.
     open: bool,
+    /// A chunk was bad, or was one too many.
+    lost: bool,
 }
 
 /// The state after one more chunk.
@@ -41,36 +46,32 @@ impl Gathering {
         &mut self,
         frame: Option<Frame>,
         more: bool,
+        umem: &Umem,
         pool: &mut FramePool,
     ) -> Gathered {
-        let begun = self.open;
         self.open = more;
-        let refused = match (frame, &mut self.packet) {
-            (Some(frame), Some(packet)) => packet.push(frame).err(),
-            (Some(frame), None) if !begun => {
-                self.packet = Some(frame.into());
-                None
+        match (frame, self.frames.get_mut(self.count)) {
+            (Some(frame), Some(place)) if !self.lost => {
+                *place = Some(frame);
+                self.count += 1;
             }
             (frame, _) => {
-                if let Some(packet) = self.packet.take() {
-                    pool.free_packet(packet);
-                }
-                frame
-            }
-        };
-        if let Some(frame) = refused {
-            pool.free(frame);
-            if let Some(packet) = self.packet.take() {
-                pool.free_packet(packet);
+                self.lost = true;
+                let before = self.frames[..self.count].iter_mut();
+                before
+                    .filter_map(Option::take)
+                    .chain(frame)
+                    .for_each(|frame| pool.free(frame));
+                self.count = 0;
             }
         }
-        match self.packet.take() {
-            Some(packet) if more => {
-                self.packet = Some(packet);
-                Gathered::Waiting
-            }
+        if more {
+            return Gathered::Waiting;
+        }
+        self.count = 0;
+        self.lost = false;
+        match Packet::of(umem, &mut self.frames) {
             Some(packet) => Gathered::Whole(packet),
-            None if more => Gathered::Waiting,
             None => Gathered::Lost,
         }
     }

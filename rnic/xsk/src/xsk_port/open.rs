@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketType};
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
 
+use super::super_send::SuperSend;
 use super::{BUSY_PATIENCE, BUSY_PAUSE, CopyMode, XskPortConfig, options};
 use crate::error::{Request, XskError, refusal};
 use crate::umem::{Binding, KernelSide, Umem, check_ring};
@@ -111,9 +112,9 @@ fn bind_once(
         CopyMode::Copy => BindFlags::XDP_COPY,
         CopyMode::ZeroCopy => BindFlags::XDP_ZEROCOPY,
     };
-    let frags = match umem.chunk().chunks() {
-        1 => BindFlags::empty(),
-        _ => BindFlags::XDP_USE_SG,
+    let frags = match umem.chunk().chunks() > 1 || config.super_packets {
+        false => BindFlags::empty(),
+        true => BindFlags::XDP_USE_SG,
     };
     let socket_config = SocketConfig::builder()
         .rx_queue_size(ring(config.rx_ring)?)
@@ -131,6 +132,20 @@ fn bind_once(
         }),
         Err(error) => Err(refusal(bind_request(config), &error)),
     }
+}
+
+/// The sending side for packets of several segments.
+pub(super) fn super_send(config: &XskPortConfig) -> Result<SuperSend, XskError> {
+    let request = || request(config, "a packet socket with a vnet header (super-packets)");
+    if config.copy_mode != CopyMode::Copy {
+        let hint = "super-packets are received by copying: ask for copy mode";
+        return Err(XskError::Invalid {
+            request: request(),
+            hint,
+        });
+    }
+    SuperSend::open(&config.interface, config.tx_ring as usize)
+        .map_err(|error| refusal(request(), &error))
 }
 
 /// How many queues the interface has, if the one asked for is not among them.

@@ -121,7 +121,7 @@ impl ReceiveSide {
         statistics: &mut PortStatistics,
     ) -> usize {
         let chunk = umem.chunk().bytes();
-        let mut given = 0;
+        let (mut given, mut chunks) = (0, 0);
         while given < max {
             let wanted = (max - given).min(BATCH);
             // SAFETY: the RX ring is of the socket whose fill ring got the frames in `posted`;
@@ -135,16 +135,17 @@ impl ReceiveSide {
                 // Another core wrote it, and it is what whoever waits for a frame looks at first.
                 umem.fetch(self.batch[0].addr());
             }
+            chunks += count;
             for place in 0..count {
                 let packet = match self.single(place, chunk) {
                     Some(frame) => Packet::from(frame),
-                    None => match self.gather(place, chunk, pool, statistics) {
+                    None => match self.gather(place, umem, pool, statistics) {
                         Some(packet) => packet,
                         None => continue,
                     },
                 };
                 statistics.received += 1;
-                statistics.received_bytes += packet.len() as u64;
+                statistics.received_bytes += packet.len(umem) as u64;
                 out.push(packet);
                 given += 1;
             }
@@ -152,8 +153,8 @@ impl ReceiveSide {
                 break;
             }
         }
-        if given > 0 {
-            self.level.found(given);
+        if chunks > 0 {
+            self.level.found(chunks);
         }
         given
     }
@@ -179,10 +180,11 @@ impl ReceiveSide {
     fn gather(
         &mut self,
         place: usize,
-        chunk: usize,
+        umem: &Umem,
         pool: &mut FramePool,
         statistics: &mut PortStatistics,
     ) -> Option<Packet> {
+        let chunk = umem.chunk().bytes();
         let desc = &self.batch[place];
         let taken = take(&mut self.posted, desc.addr() / chunk);
         self.outstanding -= usize::from(taken.is_some());
@@ -191,8 +193,11 @@ impl ReceiveSide {
         let more = desc.options() & XDP_PKT_CONTD != 0;
         match frame {
             None if !more && self.gathering.is_idle() => None,
-            frame => match self.gathering.add(frame, more, pool) {
-                Gathered::Whole(packet) => Some(packet),
+            frame => match self.gathering.add(frame, more, umem, pool) {
+                Gathered::Whole(packet) => {
+                    statistics.chains_received += u64::from(!packet.is_single());
+                    Some(packet)
+                }
                 Gathered::Waiting => None,
                 Gathered::Lost => {
                     statistics.bad_receive_chains += 1;

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
 use rnic_steering::{ModePreference, Protocol, Steering, SteeringConfig};
-use rnic_xsk::{CHUNKS_MAX, FramePool, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig};
+use rnic_xsk::{
+    ChunkSize, CopyMode, FramePool, Packet, Port, Umem, UmemConfig, XskPort, XskPortConfig,
+};
 
 use crate::common::{LEFT, LEFT_MAC, LEFT_V4, RIGHT, RIGHT_MAC, RIGHT_V4, VethPair};
 
@@ -15,8 +17,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What takes the frames to `address` on an interface of this thread's namespace.
 pub fn steering(interface: &str, address: &str) -> Steering {
+    steering_in(interface, address, ModePreference::NativeOnly)
+}
+
+fn steering_in(interface: &str, address: &str, mode: ModePreference) -> Steering {
     let config = SteeringConfig::UNLIMITED;
-    let mut steering = Steering::attach(interface, ModePreference::NativeOnly, &config).unwrap();
+    let mut steering = Steering::attach(interface, mode, &config).unwrap();
     let claimed = steering.claim(Protocol::Tcp, address.parse().unwrap(), PORT);
     claimed.unwrap();
     steering
@@ -48,6 +54,28 @@ impl End {
             umem,
             pool,
             ports,
+            _steering: steering,
+        }
+    }
+
+    /// A port for super-packets on the only queue of an interface of this thread's namespace.
+    pub fn open_super(interface: &str, address: &str) -> End {
+        let config = UmemConfig {
+            chunk: ChunkSize::Bytes4096,
+            ..UmemConfig::default()
+        };
+        let (umem, mut pool) = Umem::new(&config).unwrap();
+        let mut steering = steering_in(interface, address, ModePreference::GenericSeveralBuffers);
+        let mut config = XskPortConfig::new(interface, 0);
+        config.copy_mode = CopyMode::Copy;
+        config.super_packets = true;
+        let mut port = XskPort::open(&umem, config).unwrap();
+        port.refill(&mut pool);
+        steering.set_queue(0, 0, port.fd()).unwrap();
+        End {
+            umem,
+            pool,
+            ports: vec![port],
             _steering: steering,
         }
     }
@@ -112,8 +140,7 @@ impl End {
         while bytes.len() < count {
             self.ports[queue].receive(&mut self.pool, &mut packets, 64);
             for packet in packets.drain(..) {
-                let mut slices = [&[][..]; CHUNKS_MAX];
-                bytes.push(packet.slices(&self.umem, &mut slices).concat());
+                bytes.push(packet.slices(&self.umem).collect::<Vec<_>>().concat());
                 self.pool.free_packet(packet);
             }
             self.ports[queue].refill(&mut self.pool);

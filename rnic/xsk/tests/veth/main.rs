@@ -8,6 +8,7 @@
 #[path = "../../../../ebpf/tests/common/mod.rs"]
 mod common;
 mod end;
+mod super_packets;
 
 use std::os::fd::AsRawFd;
 use std::time::Instant;

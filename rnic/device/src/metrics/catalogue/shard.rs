@@ -23,6 +23,11 @@ pub const SHARD: &[Family] = &[
         ],
     ),
     one(
+        "rnic_partial_checksums_total",
+        "Received TCP segments whose checksum the sending host left to a device without a wire, which were taken.",
+        &[("", "rx_partial_checksums")],
+    ),
+    one(
         "rnic_peers_refused_total",
         "Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it is.",
         &[

@@ -8,7 +8,7 @@ use rnic_net::{
     ReassemblyCounters, Received,
 };
 use rnic_proto::crc::RESIDUE;
-use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Port};
+use rnic_xsk::{Frame, Packet, Port};
 use userspace_net::{Endpoint, FourTuple};
 use userspace_tcp::{ConnId, FlowHint, Segment, SeqNum, TcpHeader};
 
@@ -82,7 +82,7 @@ impl Classifier {
     ) -> Option<Predicted> {
         let frame = dp.frames.umem.bytes(packet.first());
         let last = self.last.and_then(|id| dp.predicted(id, frame, port));
-        let predicted = last.or_else(|| dp.look_up(frame, packet.len(), port))?;
+        let predicted = last.or_else(|| dp.look_up(frame, packet.len(&dp.frames.umem), port))?;
         self.last = Some(predicted.id);
         Some(predicted)
     }
@@ -164,11 +164,12 @@ impl<P: Port> Datapath<P> {
         self.predicted(self.stack.connection_at(&tuple, hint)?, frame, port)
     }
 
-    /// What a predicted packet says if its checksum is right, and whether its payload ends with the CRC of
-    /// what is before. Where segments have been FPDUs, that is taken with the checksum.
+    /// What a predicted packet says if its checksum is right, or partial, and whether its payload ends with the
+    /// CRC of what is before. Where segments have been FPDUs, that is taken with the checksum. Of a packet in
+    /// several frames, which mostly has not been on a wire, a partial checksum is looked for first.
     #[inline]
     pub(super) fn verify(
-        &self,
+        &mut self,
         predicted: Predicted,
         packet: &Packet,
         port: usize,
@@ -176,8 +177,10 @@ impl<P: Port> Datapath<P> {
         if port == LOOPBACK {
             return Some((predicted.like.says, false));
         }
-        let mut slices = [&[][..]; CHUNKS_MAX];
-        let (first, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
+        if !packet.is_single() && self.is_partial(&predicted, packet, port) {
+            return Some((predicted.like.says, false));
+        }
+        let (first, rest) = packet.first_and_rest(&self.frames.umem);
         let (takes_crc, mut crc) = (predicted.segments_are_fpdus, 0);
         let says = predicted.like.verified(first, rest, |part| {
             if !takes_crc {
@@ -188,6 +191,19 @@ impl<P: Port> Datapath<P> {
             checks.sum
         })?;
         Some((says, takes_crc && crc == RESIDUE))
+    }
+
+    /// Whether a predicted packet's checksum is partial, which is counted.
+    #[cold]
+    fn is_partial(&mut self, predicted: &Predicted, packet: &Packet, port: usize) -> bool {
+        let bytes = self.frames.umem.bytes(packet.first());
+        let conn = self.conns.get(predicted.id);
+        let learnt = conn.and_then(|conn| conn.prediction.as_deref()?.learnt());
+        let partial = self.is_of_interface(port)
+            && learnt
+                .is_some_and(|learnt| learnt.has_partial_checksum(bytes, &predicted.like.says));
+        self.counters.partial_checksums += u64::from(partial);
+        partial
     }
 
     /// All that a predicted segment's headers say.
@@ -211,14 +227,15 @@ impl<P: Port> Datapath<P> {
         packet: &Packet,
         port: usize,
     ) -> Result<Headers, Option<DropReason>> {
-        let mut slices = [&[][..]; CHUNKS_MAX];
-        let (bytes, rest) = packet.first_and_rest(&self.frames.umem, &mut slices);
+        let (bytes, rest) = packet.first_and_rest(&self.frames.umem);
         let defaults = self.path_defaults(port);
         let checksum = match port {
             LOOPBACK => Checksum::Unnecessary,
+            _ if self.is_of_interface(port) => Checksum::VerifyOrPartial,
             _ => Checksum::Verify,
         };
         let mut parsed = rnic_net::parse_parts(bytes, rest, &defaults, checksum)?;
+        self.counters.partial_checksums += u64::from(parsed.partial);
         if port != LOOPBACK {
             let (local, remote) = (parsed.tuple.local.addr, parsed.tuple.remote.addr);
             if local.is_loopback() || remote.is_loopback() {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rnic_net::{Path, PredictedFields};
-use rnic_xsk::{Frame, Packet, Umem};
+use rnic_xsk::{CHUNKS_MAX, Frame, Packet, Umem};
 use userspace_net::{Ecn, FourTuple};
 use userspace_tcp::{CoalescedInfo, ConnId, FlowHint, NewRange, SeqNum, TcpHeader};
 
@@ -39,8 +39,9 @@ pub(super) enum Headers<'a> {
     Predicted(ConnId, &'a PredictedFields),
 }
 
-/// Fragments of a batch at most: as many segments, where each has one frame.
-pub(super) const FRAGS_MAX: usize = 16;
+/// Fragments of a batch at most: as many segments, where each has one frame, or one of the largest.
+pub(super) const FRAGS_MAX: usize = 18;
+const _: () = assert!(FRAGS_MAX >= CHUNKS_MAX);
 
 /// Segments that wait for the next one.
 #[derive(Debug, Default)]
@@ -90,11 +91,7 @@ impl GroBatch {
         let Some(first) = &self.head else {
             return false;
         };
-        let frames = match segment.packet.is_single() {
-            true => 1,
-            false => segment.packet.frames().count(),
-        };
-        self.has_place(segment.len, frames)
+        self.has_place(segment.len, segment.packet.frame_count())
             && match headers {
                 Headers::Predicted(id, says) => {
                     self.predicted == Some(*id)
@@ -121,7 +118,7 @@ impl GroBatch {
     /// Takes a segment that the batch was [begun](Self::begin) with, or that
     /// [continues](Self::is_continued_by) it.
     #[inline]
-    pub fn push(&mut self, segment: RxSegment) {
+    pub fn push(&mut self, segment: RxSegment, umem: &Umem) {
         self.bytes += segment.len;
         let segment = match segment.into_frag() {
             Ok(frag) => return self.frags.push_back(frag),
@@ -129,7 +126,7 @@ impl GroBatch {
         };
         let (mut start, mut left) = (segment.start, segment.len);
         let crc_verified = segment.crc_verified;
-        let mut frames = segment.packet.into_frames().peekable();
+        let mut frames = segment.packet.into_frames(umem).peekable();
         while let Some(frame) = frames.next() {
             let len = left.min(frame.len().saturating_sub(start));
             self.frags.push_back(Frag {

@@ -1,24 +1,24 @@
 use super::*;
 use crate::{ChunkSize, Umem};
 
-/// Frames of a UMEM whose packets may take three.
-fn frames() -> (FramePool, usize) {
-    let (_umem, pool) = Umem::heap(24, ChunkSize::ThreeOf4096);
+/// Frames of a UMEM, and how many.
+fn frames() -> (Umem, FramePool, usize) {
+    let (umem, pool) = Umem::heap(24, ChunkSize::Bytes4096);
     let all = pool.available();
-    (pool, all)
+    (umem, pool, all)
 }
 
 #[test]
 fn chunks_become_the_packet_that_they_are_of() {
-    let (mut pool, _) = frames();
+    let (umem, mut pool, _) = frames();
     let mut gathering = Gathering::default();
     let chain: Vec<Frame> = (0..3).map_while(|_| pool.alloc()).collect();
     let indexes: Vec<usize> = chain.iter().map(Frame::index).collect();
     for (frame, more) in chain.into_iter().zip([true, true, false]) {
-        match gathering.add(Some(frame), more, &mut pool) {
+        match gathering.add(Some(frame), more, &umem, &mut pool) {
             Gathered::Whole(packet) => {
                 assert!(!more);
-                let found: Vec<usize> = packet.frames().map(Frame::index).collect();
+                let found: Vec<usize> = packet.frames(&umem).map(Frame::index).collect();
                 assert_eq!(found, indexes);
                 pool.free_packet(packet);
             }
@@ -30,21 +30,22 @@ fn chunks_become_the_packet_that_they_are_of() {
 
 #[test]
 fn a_packet_of_too_many_chunks_is_lost_to_its_end_and_the_next_is_not() {
-    let (mut pool, all) = frames();
+    let (umem, mut pool, all) = frames();
     let mut gathering = Gathering::default();
-    for more in [true, true, true, true, false] {
+    for at in 0..CHUNKS_MAX + 2 {
+        let more = at <= CHUNKS_MAX;
         let frame = pool.alloc();
         let expected = if more {
             Gathered::Waiting
         } else {
             Gathered::Lost
         };
-        assert_eq!(gathering.add(frame, more, &mut pool), expected);
+        assert_eq!(gathering.add(frame, more, &umem, &mut pool), expected);
     }
     assert_eq!(pool.available(), all, "no frame is lost with it");
     let frame = pool.alloc();
     assert!(matches!(
-        gathering.add(frame, false, &mut pool),
+        gathering.add(frame, false, &umem, &mut pool),
         Gathered::Whole(_)
     ));
 }
@@ -52,7 +53,7 @@ fn a_packet_of_too_many_chunks_is_lost_to_its_end_and_the_next_is_not() {
 #[test]
 fn a_packet_with_a_chunk_that_can_not_be_used_is_lost() {
     for bad in 0..3 {
-        let (mut pool, all) = frames();
+        let (umem, mut pool, all) = frames();
         let mut gathering = Gathering::default();
         for at in 0..3 {
             let frame = pool.alloc();
@@ -68,7 +69,7 @@ fn a_packet_with_a_chunk_that_can_not_be_used_is_lost() {
             } else {
                 Gathered::Lost
             };
-            let gathered = gathering.add(frame, at < 2, &mut pool);
+            let gathered = gathering.add(frame, at < 2, &umem, &mut pool);
             assert_eq!(gathered, expected, "chunk {at}, {bad} is bad");
         }
         assert_eq!(pool.available(), all);

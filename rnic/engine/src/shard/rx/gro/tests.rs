@@ -45,6 +45,7 @@ fn couple(
     batch: &mut GroBatch,
     headers: &Headers<'_>,
     segment: RxSegment,
+    umem: &Umem,
 ) -> Result<(), RxSegment> {
     if !batch.is_continued_by(headers, &segment) {
         if batch.head.is_some() {
@@ -55,7 +56,7 @@ fn couple(
             Headers::Predicted(..) => unreachable!("not in these tests"),
         }
     }
-    batch.push(segment);
+    batch.push(segment, umem);
     Ok(())
 }
 
@@ -88,7 +89,8 @@ fn a_batch_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
     let mut batch = GroBatch::new();
     let mut couple = |head: &Head, len| {
         let segment = receiver.segment(head, len);
-        let coupled = couple(&mut batch, &Headers::Parsed(&mut head.clone()), segment);
+        let headers = Headers::Parsed(&mut head.clone());
+        let coupled = couple(&mut batch, &headers, segment, receiver.port.umem());
         let coupled = coupled.map_err(|segment| receiver.pool.free_packet(segment.packet));
         coupled.is_ok()
     };
@@ -129,7 +131,7 @@ fn a_batch_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
     let behind = following(frags.iter());
     assert_eq!(
         (behind.segments, behind.bytes, behind.longest),
-        (15, 1501, 101)
+        (17, 1701, 101)
     );
     frags.clear();
     assert!(batch.take().is_none());
@@ -137,10 +139,11 @@ fn a_batch_is_of_one_flow_without_a_gap_and_no_longer_than_its_bound() {
 
 #[test]
 fn new_bytes_are_found_in_the_fragments_that_they_lie_in() {
-    let mut segment = Receiver::new(1500).segment(&head(0), 100);
+    let mut receiver = Receiver::new(1500);
+    let mut segment = receiver.segment(&head(0), 100);
     (segment.start, segment.len) = (54, 100);
     let mut batch = GroBatch::new();
-    batch.push(segment);
+    batch.push(segment, receiver.port.umem());
     let frag = &batch.frags[0];
     let new = |skip, len| NewRange {
         offset: 0,
@@ -226,12 +229,19 @@ fn a_batch_of_segments_in_several_frames_has_no_more_fragments_than_others() {
     for number in 0..FRAGS_MAX as u32 / 3 {
         let mut head = headers(number);
         let segment = receiver.segment(&head, LONG);
-        assert_eq!(segment.packet.frames().count(), 3);
-        couple(&mut batch, &Headers::Parsed(&mut head), segment).unwrap();
+        assert_eq!(segment.packet.frame_count(), 3);
+        couple(
+            &mut batch,
+            &Headers::Parsed(&mut head),
+            segment,
+            receiver.port.umem(),
+        )
+        .unwrap();
     }
     let mut head = headers(FRAGS_MAX as u32 / 3);
     let segment = receiver.segment(&head, LONG);
-    assert!(couple(&mut batch, &Headers::Parsed(&mut head), segment).is_err());
+    let umem = receiver.port.umem();
+    assert!(couple(&mut batch, &Headers::Parsed(&mut head), segment, umem).is_err());
     let (_, _, frags) = batch.take().unwrap();
     assert_eq!(frags.len(), FRAGS_MAX / 3 * 3);
     for (at, frag) in frags.iter().enumerate() {
@@ -262,7 +272,7 @@ fn a_predicted_segment_continues_predicted_ones_of_its_connection_and_a_parsed_o
         for next in [None, Some(one), Some(other)] {
             let mut batch = GroBatch::new();
             batch.begin(head(0), begun);
-            batch.push(receiver.segment(&head(0), 100));
+            batch.push(receiver.segment(&head(0), 100), receiver.port.umem());
             let mut head = head(100);
             let says = says(&head, 100);
             let headers = match next {
@@ -281,7 +291,7 @@ fn a_predicted_segment_continues_one_that_says_the_same() {
     let [id, _] = conns();
     let mut batch = GroBatch::new();
     batch.begin(head(0), Some(id));
-    batch.push(receiver.segment(&head(0), 100));
+    batch.push(receiver.segment(&head(0), 100), receiver.port.umem());
     let next = says(&head(100), 100);
     let others = [
         PredictedFields {
