@@ -24,7 +24,7 @@ pub struct DaemonOptions {
     pub capture: bool,
     /// `--queues`, when given.
     pub queues: Option<u32>,
-    /// `--mode`: native, generic or auto, when given.
+    /// `--mode`: native, generic, super-packets or auto, when given.
     pub mode: Option<&'static str>,
     /// Further arguments.
     pub arguments: Vec<String>,

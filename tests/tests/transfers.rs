@@ -53,6 +53,33 @@ fn messages_of_every_size_arrive_over_ipv6() {
 }
 
 #[test]
+fn messages_arrive_in_super_packets() {
+    let link = LinkOptions {
+        offloads: true,
+        ..LinkOptions::default()
+    };
+    let daemon = DaemonOptions {
+        mode: Some("super-packets"),
+        ..DaemonOptions::default()
+    };
+    let pair = Pair::with("super", &link, &daemon);
+    for family in Family::ALL {
+        moves(
+            &pair,
+            family,
+            [0, 1, 1428, 1429, 4096].into_iter().chain(LARGE),
+        );
+    }
+    for daemon in [&pair.daemon_a, &pair.daemon_b] {
+        // A Read's responder sends as much as a Write's initiator.
+        assert!(daemon.counter("port0_super_packets_sent") > 0);
+        assert!(daemon.counter("port0_chains_received") > 0);
+        assert_eq!(daemon.counter("port0_bad_receive_chains"), 0);
+        assert_eq!(daemon.counter("rx_bad_tcp_checksum"), 0);
+    }
+}
+
+#[test]
 fn messages_arrive_at_the_largest_mtu_of_one_buffer() {
     let link = LinkOptions {
         mtu: 3506,

@@ -25,12 +25,26 @@ impl From<Mode> for ModePreference {
     }
 }
 
-impl From<Mode> for XdpMode {
-    fn from(mode: Mode) -> Self {
+/// Which XDP mode a device in this process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceMode {
+    /// Native where the driver has it, else generic
+    Auto,
+    /// In the driver
+    Native,
+    /// In the kernel, for any driver
+    Generic,
+    /// In the kernel, with packets of up to 64 KiB (Linux 6.9): for veth, tap and the like
+    SuperPackets,
+}
+
+impl From<DeviceMode> for XdpMode {
+    fn from(mode: DeviceMode) -> Self {
         match mode {
-            Mode::Auto => Self::Auto,
-            Mode::Native => Self::Native,
-            Mode::Generic => Self::Generic,
+            DeviceMode::Auto => Self::Auto,
+            DeviceMode::Native => Self::Native,
+            DeviceMode::Generic => Self::Generic,
+            DeviceMode::SuperPackets => Self::SuperPackets,
         }
     }
 }

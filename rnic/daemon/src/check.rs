@@ -6,7 +6,7 @@ mod faults;
 use std::fmt::{self, Display, Formatter};
 
 use rnic_device::{
-    DeviceConfig, Devices, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits,
+    DeviceConfig, Devices, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits, XdpMode,
 };
 use rnic_host::missing_features;
 
@@ -109,7 +109,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     optional(f, "queues", device.queues, "any number")?;
     let dedicated = device.dedicated_queues.as_ref();
     optional(f, "dedicated_queues", dedicated, "none: all are served")?;
-    line(f, "mode", format!("{:?}", device.mode).to_lowercase())?;
+    line(f, "mode", mode(device.mode))?;
     line(f, "frames", device.frames)?;
     match device.polling {
         Polling::Spin => line(f, "polling", "spin")?,
@@ -199,4 +199,14 @@ fn optional(
 
 fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
     writeln!(f, "  {name:22} {value}")
+}
+
+/// As the setting has it.
+fn mode(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::Auto => "auto",
+        XdpMode::Native => "native",
+        XdpMode::Generic => "generic",
+        XdpMode::SuperPackets => "super-packets",
+    }
 }

@@ -289,6 +289,8 @@ pub(crate) enum Mode {
     Native,
     /// In the kernel, for any driver
     Generic,
+    /// In the kernel, with packets of up to 64 KiB (Linux 6.9): for veth, tap and the like
+    SuperPackets,
 }
 
 impl From<Mode> for XdpMode {
@@ -297,6 +299,7 @@ impl From<Mode> for XdpMode {
             Mode::Auto => Self::Auto,
             Mode::Native => Self::Native,
             Mode::Generic => Self::Generic,
+            Mode::SuperPackets => Self::SuperPackets,
         }
     }
 }

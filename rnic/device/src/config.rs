@@ -253,6 +253,9 @@ pub enum XdpMode {
     Native,
     /// The kernel's, which every interface has.
     Generic,
+    /// The kernel's, with packets of up to 64 KiB in many buffers, as hosts that share memory with each other hand
+    /// them on (TSO, GRO). From Linux 6.9 on.
+    SuperPackets,
 }
 
 impl From<XdpMode> for ModePreference {
@@ -261,6 +264,7 @@ impl From<XdpMode> for ModePreference {
             XdpMode::Auto => Self::NativeThenGeneric,
             XdpMode::Native => Self::NativeOnly,
             XdpMode::Generic => Self::GenericOnly,
+            XdpMode::SuperPackets => Self::GenericSeveralBuffers,
         }
     }
 }

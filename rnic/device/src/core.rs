@@ -274,7 +274,8 @@ impl Core {
 
     /// Whether its interface, as it was found now, sends larger frames than this device has memory for.
     pub(crate) fn outgrown_by(&self, found: &Interface) -> bool {
-        Sockets::chunk(found).is_ok_and(|chunk| chunk.frame_capacity() > self.frame_bytes)
+        Sockets::chunk(found, self.config.mode.into())
+            .is_ok_and(|chunk| chunk.frame_capacity() > self.frame_bytes)
     }
 
     /// The host has the interface no more: connections end, and nothing begins there. Once.

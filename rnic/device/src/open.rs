@@ -19,7 +19,7 @@ use crate::route_monitor::StaleNeighbors;
 use crate::vlan::Lan;
 use crate::{
     DedicatedQueues, DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount,
-    loopback,
+    XdpMode, loopback,
 };
 
 /// Entries of each ring of each queue.
@@ -67,7 +67,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     let vlans = vlans(config)?;
     let lans = find(config, &netlink)?;
     let interface = &lans[0].interface;
-    let chunk = Sockets::chunk(interface)?;
+    let chunk = Sockets::chunk(interface, config.mode.into())?;
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
     check_queues(config, interface, &members)?;
@@ -141,14 +141,21 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let cores = cores(&members)?;
     let sockets_config = SocketsConfig {
         frames: config.frames,
+        chunk,
+        super_packets: config.mode == XdpMode::SuperPackets,
         rx_ring: RING,
         tx_ring: RING,
         busy_poll: config.busy_poll,
     };
-    joined_frames::warn(&netlink, &interface, &members, steering.mode());
+    if !sockets_config.super_packets {
+        joined_frames::warn(&netlink, &interface, &members, steering.mode());
+    }
     let Sockets { umem, pool, ports } =
         Sockets::open(&interface, &members, &sockets_config, &mut steering)?;
-    let xdp_mode = steering.mode().to_string();
+    let xdp_mode = match sockets_config.super_packets {
+        true => "generic with super-packets".to_owned(),
+        false => steering.mode().to_string(),
+    };
     let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
 
     let flows: Result<Vec<_>, _> = (0..shards).map(|_| steering.known_flows()).collect();

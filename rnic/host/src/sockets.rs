@@ -18,6 +18,10 @@ const BUSY_POLL_BUDGET: u16 = 64;
 pub struct SocketsConfig {
     /// Packet buffers of all queues together.
     pub frames: u32,
+    /// How large each is: [`Sockets::chunk`].
+    pub chunk: ChunkSize,
+    /// Whether packets may be larger than a frame of the interface.
+    pub super_packets: bool,
     /// Entries of each queue's RX and fill ring: a power of two.
     pub rx_ring: u32,
     /// Entries of each queue's TX and completion ring: a power of two.
@@ -62,12 +66,12 @@ pub fn attach(
 }
 
 impl Sockets {
-    /// The size of packet buffer that the interface's MTU needs.
+    /// The size of packet buffer that the interface's MTU and mode need.
     ///
     /// # Errors
     ///
-    /// When the MTU is too large for any, or for this kernel.
-    pub fn chunk(interface: &Interface) -> Result<ChunkSize, HostError> {
+    /// When the MTU is too large for any, or this kernel lacks what MTU or mode need.
+    pub fn chunk(interface: &Interface, mode: ModePreference) -> Result<ChunkSize, HostError> {
         let mtu = interface.defaults.mtu;
         let chunk = ChunkSize::for_mtu(mtu).map_err(|error| match error {
             XskError::MtuTooLarge { mtu, most } => HostError::MtuTooLarge {
@@ -82,6 +86,20 @@ impl Sockets {
             let advice = format!("`ip link set dev {} mtu {most}` or less", interface.name);
             let asked = format!("an MTU of {mtu} bytes");
             kernel_has(KernelFeature::SeveralBuffers, interface, asked, advice)?;
+        }
+        if mode == ModePreference::GenericSeveralBuffers {
+            let (asked, advice) = ("super-packets".to_owned(), "use another mode".to_owned());
+            kernel_has(
+                KernelFeature::GenericSeveralBuffers,
+                interface,
+                asked,
+                advice,
+            )?;
+            // In smaller ones the largest packet would not find enough.
+            return Ok(match chunk {
+                ChunkSize::Bytes2048 => ChunkSize::Bytes4096,
+                larger => larger,
+            });
         }
         Ok(chunk)
     }
@@ -109,7 +127,7 @@ impl Sockets {
     ) -> Result<Self, HostError> {
         let umem_config = UmemConfig {
             frames: config.frames,
-            chunk: Self::chunk(interface)?,
+            chunk: config.chunk,
             fill_ring: config.rx_ring,
             completion_ring: config.tx_ring,
             ..UmemConfig::default()
@@ -125,6 +143,7 @@ impl Sockets {
             port_config.rx_ring = config.rx_ring;
             port_config.tx_ring = config.tx_ring;
             port_config.copy_mode = copy_mode(steering.mode());
+            port_config.super_packets = config.super_packets;
             port_config.busy_poll = config.busy_poll.map(|microseconds| BusyPoll {
                 microseconds,
                 budget: BUSY_POLL_BUDGET,

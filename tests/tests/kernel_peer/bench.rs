@@ -147,6 +147,27 @@ impl Bench {
         Self::over(lab, rnic, kernel)
     }
 
+    /// On a veth as it comes: segments and checksums are left to it. The RNIC is in this mode.
+    pub fn with_offloads(name: &str, mode: &'static str) -> Self {
+        let mut lab = Lab::new(name);
+        let link = LinkOptions {
+            offloads: true,
+            ..LinkOptions::default()
+        };
+        let (rnic, kernel) = lab.pair(&link);
+        let options = DaemonOptions {
+            mode: Some(mode),
+            ..DaemonOptions::default()
+        };
+        let daemon = Daemon::start(&lab, &rnic, &options);
+        Self {
+            daemon,
+            rnic,
+            kernel,
+            _lab: lab,
+        }
+    }
+
     /// On a link of this MTU.
     pub fn of_mtu(name: &str, mtu: u32) -> Self {
         let mut lab = Lab::new(name);

@@ -149,6 +149,39 @@ fn large_frames_pass_in_both_directions() {
 }
 
 #[test]
+fn a_veth_as_it_comes_carries_what_its_kernel_leaves_to_it() {
+    const LENGTH: usize = 1 << 20;
+    for mode in ["super-packets", "native"] {
+        let bench = Bench::with_offloads(&format!("kernel-{mode}"), mode);
+        let counted = |name| bench.daemon.counter(name);
+        for (family, markers) in [(Family::V4, false), (Family::V6, false), (Family::V4, true)] {
+            for initiator in [Initiator::Peer, Initiator::Us] {
+                let terms = Terms {
+                    family,
+                    markers: (markers, markers),
+                    ..Terms::new(initiator, 2)
+                };
+                let (mut peer, end) = bench.connected(terms, LENGTH);
+                for (cut, mulpdu) in [(Cut::Together, 1400), (Cut::Pieces(3000), 57)] {
+                    (peer.cut, peer.mulpdu) = (cut, mulpdu);
+                    let largest = if mulpdu < 100 { 100_000 } else { LENGTH };
+                    for size in [0, 1, 3700, largest] {
+                        theirs(&mut peer, &end, size);
+                        ours(&mut peer, &end, size);
+                    }
+                }
+            }
+        }
+        assert!(counted("rx_partial_checksums") > 0, "{mode}");
+        assert_eq!(counted("rx_bad_tcp_checksum"), 0, "{mode}");
+        let supers = mode == "super-packets";
+        assert_eq!(counted("port0_chains_received") > 0, supers, "{mode}");
+        assert_eq!(counted("port0_super_packets_sent") > 0, supers, "{mode}");
+        assert_eq!(counted("port0_bad_receive_chains"), 0, "{mode}");
+    }
+}
+
+#[test]
 fn a_long_read_passes_in_both_directions() {
     const LENGTH: usize = 16 << 20;
     let bench = Bench::new("kernel-long-read");

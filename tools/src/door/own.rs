@@ -4,7 +4,7 @@ use clap::Args;
 use rnic::{CongestionControl, Context, Device, DeviceConfig, Driving, Limits, Resource, SctpUdp};
 
 use crate::endpoint::ToolError;
-use crate::xdp::Mode;
+use crate::xdp::DeviceMode;
 
 /// The options that ask for one.
 #[derive(Clone, Debug, Args)]
@@ -14,7 +14,7 @@ pub(super) struct Own {
     embedded: Option<String>,
     /// XDP mode of that interface [default: auto].
     #[arg(long, global = true, value_enum, requires = "embedded")]
-    mode: Option<Mode>,
+    mode: Option<DeviceMode>,
     /// Congestion control of its connections there: cubic, newreno, dctcp, or bbr, which is
     /// experimental [default: cubic].
     #[arg(long, global = true, value_name = "NAME", requires = "embedded")]
@@ -44,7 +44,7 @@ impl Own {
         let mut config = DeviceConfig::new(interface);
         config.driving = Driving::Inline;
         config.limits = limits_for(queue_pairs);
-        config.mode = self.mode.unwrap_or(Mode::Auto).into();
+        config.mode = self.mode.unwrap_or(DeviceMode::Auto).into();
         config.congestion = self.congestion.unwrap_or_default();
         config.sctp_udp = self.sctp_udp_port.map(|port| SctpUdp {
             port,

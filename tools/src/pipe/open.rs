@@ -82,12 +82,15 @@ pub(super) fn open(settings: &Settings) -> Result<Opened, PipeError> {
     )?;
     let mode = steering.mode().to_string();
     // Half of a UMEM with wide frames is for receiving; the other half has as many wide ones.
-    let factor = match Sockets::chunk(&interface)?.chunks() as u32 {
+    let chunk = Sockets::chunk(&interface, settings.mode.into())?;
+    let factor = match chunk.chunks() as u32 {
         1 => 1,
         chunks => 2 * chunks,
     };
     let sockets_config = SocketsConfig {
         frames: sizes.frames.saturating_mul(factor),
+        chunk,
+        super_packets: false,
         rx_ring: sizes.rx_ring,
         tx_ring: sizes.tx_ring,
         busy_poll: None,

@@ -227,7 +227,8 @@ fn shards(reader: &mut Reader<'_>, at: &At<'_>) -> Option<ShardCount> {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    Mode::from_str(text, false).map_err(|_| "give auto, native or generic".to_owned())
+    Mode::from_str(text, false)
+        .map_err(|_| "give auto, native, generic or super-packets".to_owned())
 }
 
 fn congestion(text: &str) -> Result<CongestionControl, String> {
