@@ -185,10 +185,7 @@ impl XskPort {
     /// Sends what is queued: in its order, so the ring is empty before the packet socket sends.
     #[inline(never)]
     fn flush_supers(&mut self) -> Result<(), Errno> {
-        loop {
-            let Some(supers) = &mut self.supers else {
-                break;
-            };
+        while let Some(supers) = &mut self.supers {
             match supers.front(&self.umem) {
                 Front::Empty => break,
                 Front::Single(frame, cookie) => {
