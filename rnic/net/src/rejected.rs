@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The route or rule, for people, of each pair: our address and the peer's.
+type Pairs = HashMap<(IpAddr, IpAddr), Arc<str>>;
+
 /// All that are known. Cheap to clone; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RejectedPaths(Option<Arc<HashMap<(IpAddr, IpAddr), Arc<str>>>>);
+pub struct RejectedPaths(Option<Arc<Pairs>>);
 
 impl RejectedPaths {
     /// The most pairs; of more, some are left out.
@@ -16,7 +19,7 @@ impl RejectedPaths {
     /// These pairs, each of our address and the peer's, with the route or rule, for people.
     #[must_use]
     pub fn new(pairs: impl IntoIterator<Item = ((IpAddr, IpAddr), Arc<str>)>) -> Self {
-        let pairs: HashMap<_, _> = pairs.into_iter().take(Self::MAX).collect();
+        let pairs: Pairs = pairs.into_iter().take(Self::MAX).collect();
         Self((!pairs.is_empty()).then(|| Arc::new(pairs)))
     }
 

@@ -133,11 +133,7 @@ impl Request for ibv_recv_wr {
 }
 
 /// The elements of a list, or copies of them.
-fn elements<'a>(
-    list: Ptr<Sge>,
-    count: c_int,
-    copies: &'a mut Option<[Sge; MAX_SGE]>,
-) -> Outcome<&'a [Sge]> {
+fn elements(list: Ptr<Sge>, count: c_int, copies: &mut Option<[Sge; MAX_SGE]>) -> Outcome<&[Sge]> {
     let count = crate::ffi::element_count(count)?;
     if list.is_aligned() {
         return Ok(list.slice(count));
