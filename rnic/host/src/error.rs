@@ -147,6 +147,8 @@ impl HostError {
     }
 }
 
+// No program that opens a device sees one: the crate `rnic` does not name it.
+#[doc(hidden)]
 impl From<NetlinkError> for HostError {
     fn from(error: NetlinkError) -> Self {
         Self::Netlink {
