@@ -71,13 +71,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
     check_queues(config, interface, &members)?;
-    let members = members.only(
-        config
-            .dedicated_queues
-            .as_ref()
-            .map(DedicatedQueues::as_slice),
-    )?;
-    check_members(config, &members)?;
+    let members = served(config, members)?;
     Ok(Found {
         netlink,
         vlans,
@@ -130,13 +124,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let mut steering = attach(&interface, &members, config.mode.into(), &steering_config)?;
     // Some drivers add queues for XDP.
     let members = Members::of(&netlink, &interface)?;
-    let members = members.only(
-        config
-            .dedicated_queues
-            .as_ref()
-            .map(DedicatedQueues::as_slice),
-    )?;
-    check_members(&config, &members)?;
+    let members = served(&config, members)?;
     let (queues, shards) = (members.queues(), shards(&config, &members));
     let cores = cores(&members)?;
     let sockets_config = SocketsConfig {
@@ -315,6 +303,14 @@ fn shards(config: &DeviceConfig, members: &Members) -> u32 {
         ShardCount::Number(number) => number,
         ShardCount::Auto => members.shards(config.shards.of(members.queues())),
     }
+}
+
+/// The members with those of their queues that are asked for.
+fn served(config: &DeviceConfig, members: Members) -> Result<Members, DeviceError> {
+    let dedicated = config.dedicated_queues.as_ref();
+    let members = members.only(dedicated.map(DedicatedQueues::as_slice))?;
+    check_members(config, &members)?;
+    Ok(members)
 }
 
 /// That the members' queues are as shards and frames need them.

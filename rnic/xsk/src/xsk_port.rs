@@ -198,7 +198,7 @@ impl XskPort {
                         break;
                     }
                 }
-                Front::Several(count) => {
+                Front::Several(run) => {
                     self.flush_ring()?;
                     if self.transmit.unsent() > 0 {
                         break;
@@ -206,7 +206,7 @@ impl XskPort {
                     let Some(supers) = &mut self.supers else {
                         break;
                     };
-                    if !supers.send(count, &self.umem, &mut self.statistics)? {
+                    if !supers.send(run, &self.umem, &mut self.statistics)? {
                         break;
                     }
                 }

@@ -115,9 +115,14 @@ impl<'a> Segment<'a> {
 }
 
 /// Segments at the front of some frames that may leave as one packet.
-#[derive(Debug)]
-pub(super) struct Run<'a> {
-    first: Segment<'a>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Where each frame's TCP header begins.
+    tcp: usize,
+    /// Where each frame's payload begins.
+    pub(super) payload_at: usize,
+    /// Bytes of payload of each but the last.
+    size: usize,
     /// How many there are: one at least.
     pub(super) count: usize,
     /// Bytes of payload in all.
@@ -126,14 +131,15 @@ pub(super) struct Run<'a> {
     push: bool,
 }
 
-impl<'a> Run<'a> {
+impl Run {
     /// The longest at the front of these frames; none when the first is nothing that may be in one.
-    pub(super) fn at_front(frames: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        let mut frames = frames;
+    pub(super) fn at_front<'a>(mut frames: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let first = Segment::of(frames.next()?)?;
         let size = first.len();
         let mut run = Self {
-            first,
+            tcp: first.tcp,
+            payload_at: first.payload,
+            size,
             count: 1,
             payload: size,
             push: first.tcp_header()[13] & PSH != 0,
@@ -161,21 +167,17 @@ impl<'a> Run<'a> {
         Some(run)
     }
 
-    /// Where each frame's payload begins.
-    pub(super) fn payload_at(&self) -> usize {
-        self.first.payload
-    }
-
-    /// Writes the packet's headers and what the kernel is to know of it; gives the headers' length.
-    pub(super) fn write(&self, vnet: &mut [u8; VNET_HEADER], out: &mut [u8; HEADERS_MAX]) -> usize {
-        let Segment {
-            frame,
-            tcp,
-            payload,
-        } = self.first;
+    /// Writes the packet's headers and what the kernel is to know of it, by the first of its frames.
+    pub(super) fn write(
+        &self,
+        frame: &[u8],
+        vnet: &mut [u8; VNET_HEADER],
+        out: &mut [u8; HEADERS_MAX],
+    ) {
+        let (tcp, payload) = (self.tcp, self.payload_at);
         out[..payload].copy_from_slice(&frame[..payload]);
         let tcp_len = payload - tcp + self.payload;
-        let (addresses, gso) = match self.first.is_v4() {
+        let (addresses, gso) = match tcp == ETHERNET + IPV4 {
             true => {
                 let total = (IPV4 + tcp_len) as u16;
                 out[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&total.to_be_bytes());
@@ -196,11 +198,10 @@ impl<'a> Run<'a> {
         let pseudo = folded(sum(addresses) + u64::from(PROTOCOL_TCP) + tcp_len as u64);
         out[tcp + CHECKSUM_AT..tcp + CHECKSUM_AT + 2].copy_from_slice(&pseudo.to_be_bytes());
         vnet[..2].copy_from_slice(&[NEEDS_CSUM, gso]);
-        let numbers = [payload, self.first.len(), tcp, CHECKSUM_AT];
+        let numbers = [payload, self.size, tcp, CHECKSUM_AT];
         for (place, number) in vnet[2..].chunks_exact_mut(2).zip(numbers) {
             place.copy_from_slice(&(number as u16).to_ne_bytes());
         }
-        payload
     }
 }
 

@@ -33,8 +33,8 @@ pub(super) enum Front {
     Empty,
     /// One that goes by the ring.
     Single(Frame, u64),
-    /// So many that are one packet.
-    Several(usize),
+    /// Several that are one packet.
+    Several(Run),
 }
 
 impl SuperSend {
@@ -70,46 +70,41 @@ impl SuperSend {
 
     /// What is to be sent next; a single frame is taken out.
     pub(super) fn front(&mut self, umem: &Umem) -> Front {
-        let count = match self.queued.len() {
-            0 => return Front::Empty,
-            1 => 1,
-            _ => {
-                let frames = self.queued.iter().map(|(frame, _)| umem.bytes(frame));
-                Run::at_front(frames).map_or(1, |run| run.count)
-            }
-        };
-        match count {
-            1 => match self.queued.pop_front() {
-                Some((frame, cookie)) => Front::Single(frame, cookie),
-                None => Front::Empty,
-            },
-            _ => Front::Several(count),
+        if self.queued.len() > 1
+            && let frames = self.queued.iter().map(|(frame, _)| umem.bytes(frame))
+            && let Some(run) = Run::at_front(frames)
+            && run.count > 1
+        {
+            return Front::Several(run);
+        }
+        match self.queued.pop_front() {
+            Some((frame, cookie)) => Front::Single(frame, cookie),
+            None => Front::Empty,
         }
     }
 
-    /// Sends the first `count` frames as one packet, as [`front`](Self::front) said. False, and nothing is done, when
-    /// the link takes no more now.
+    /// Sends the frames at the front as the packet that [`front`](Self::front) said they are. False, and nothing is
+    /// done, when the link takes no more now.
     pub(super) fn send(
         &mut self,
-        count: usize,
+        run: Run,
         umem: &Umem,
         statistics: &mut PortStatistics,
     ) -> Result<bool, Errno> {
-        let frames = self.queued.iter().map(|(frame, _)| umem.bytes(frame));
-        let Some(run) = Run::at_front(frames.clone().take(count)) else {
-            return Ok(false);
-        };
+        let (count, at) = (run.count, run.payload_at);
         let (mut vnet, mut headers) = ([0; VNET_HEADER], [0; HEADERS_MAX]);
-        let len = run.write(&mut vnet, &mut headers);
+        if let Some((first, _)) = self.queued.front() {
+            run.write(umem.bytes(first), &mut vnet, &mut headers);
+        }
         let mut parts = [IoSlice::new(&[]); SEGMENTS_MAX + 2];
         parts[0] = IoSlice::new(&vnet);
-        parts[1] = IoSlice::new(&headers[..len]);
-        for (part, frame) in parts[2..].iter_mut().zip(frames.take(run.count)) {
-            *part = IoSlice::new(&frame[run.payload_at()..]);
+        parts[1] = IoSlice::new(&headers[..at]);
+        let queued = self.queued.iter().take(count);
+        for (part, (frame, _)) in parts[2..].iter_mut().zip(queued) {
+            *part = IoSlice::new(&umem.bytes(frame)[at..]);
         }
-        let (parts, count) = (&parts[..2 + run.count], run.count);
         statistics.send_calls += 1;
-        match writev(&self.socket, parts) {
+        match writev(&self.socket, &parts[..2 + count]) {
             Ok(_) => {
                 statistics.super_packets_sent += 1;
                 statistics.super_packet_segments_sent += count as u64;

@@ -298,11 +298,13 @@ impl Sources {
         let mut found = Vec::new();
         for entry in entries {
             let mutant = all.iter().find(|mutant| entry.is(mutant));
-            found.push(
-                mutant
-                    .ok_or(format!("{entry:?} is not there any more"))?
-                    .clone(),
-            );
+            let mutant = mutant.ok_or_else(|| {
+                format!(
+                    "this mutant's line has changed, so nothing is known of it: take it out of the list in \
+                     tests/conformance-mutants/drawn: {entry}"
+                )
+            })?;
+            found.push(mutant.clone());
         }
         Ok(found)
     }

@@ -2,6 +2,7 @@
 //! verdict, the file, which of the file's lines with the same text it is, the change, and the line's text.
 //! By its text a mutant is found again when lines move.
 
+use std::fmt;
 use std::path::Path;
 
 use super::Drawn;
@@ -42,6 +43,12 @@ impl Entry {
             && self.time == mutant.time
             && self.text == mutant.text
             && self.change == mutant.site.change
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.file, self.text, self.change)
     }
 }
 
