@@ -1,5 +1,5 @@
-//! What the tools are made of: the two measurements, the operator's tool, programs run with an RNIC, the
-//! link simulator, netcat over our TCP, and what they share.
+//! What the tools are made of: the two measurements, the operator's tool, programs run with an RNIC, and what
+//! they share.
 
 #![forbid(unsafe_code)]
 // They panic when nobody reads: see `out`.
@@ -10,15 +10,11 @@ pub mod address;
 pub mod ctl;
 pub mod door;
 pub mod endpoint;
-#[cfg(feature = "embedded")]
-pub mod linksim;
 pub mod mpa;
 pub mod out;
 pub mod pattern;
 pub mod perf;
 pub mod ping;
-#[cfg(feature = "embedded")]
-pub mod pipe;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -11,7 +11,7 @@ use crate::metrics::MetricsAddress;
 
 /// A software RNIC (iWARP) on network interfaces, for local clients.
 #[derive(Debug, Parser)]
-#[command(version = rnic_version::VERSION, about)]
+#[command(version = env!("RNIC_VERSION"), about)]
 pub(crate) struct Cli {
     /// Read settings and limits from this file. Options of the command line override it
     #[arg(long, value_name = "FILE.toml")]

@@ -1,3 +1,5 @@
+use std::process::Command;
+
 use super::*;
 
 fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
@@ -7,6 +9,20 @@ fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
 #[test]
 fn every_option_is_in_the_manual() {
     rnic_pages::assert_documented(<Cli as clap::CommandFactory>::command(), 8);
+}
+
+#[test]
+fn the_version_names_the_commit_of_sources_with_history() {
+    let version = <Cli as clap::CommandFactory>::command().render_version();
+    let number = env!("CARGO_PKG_VERSION");
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let head = git.ok().filter(|ran| ran.status.success());
+    let head = head.map(|ran| String::from_utf8(ran.stdout).unwrap());
+    let Some(head) = head.filter(|_| std::env::var_os("RNIC_COMMIT").is_none()) else {
+        assert!(version.starts_with(&format!("rnicd {number}")), "{version}");
+        return;
+    };
+    assert_eq!(version.trim(), format!("rnicd {number} ({})", &head[..9]));
 }
 
 #[test]

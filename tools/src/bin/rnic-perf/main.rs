@@ -33,7 +33,7 @@ use serde::Serialize;
 
 /// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
+#[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     #[command(subcommand)]
     role: Role,

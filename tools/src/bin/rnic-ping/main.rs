@@ -22,7 +22,7 @@ use serde::Serialize;
 
 /// RDMA ping: Send, RDMA Read, RDMA Write, compare.
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
+#[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     #[command(subcommand)]
     role: Role,

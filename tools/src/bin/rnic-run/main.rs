@@ -21,7 +21,7 @@ use rnic_tools::run::{Run, keeper, start};
 /// The exit status is the program's, 128 and the signal's number if a signal ended it, 127 if it was not
 /// found, 126 if it could not be run, and 125 if rnic-run itself failed.
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
+#[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     /// Start a private daemon even if another answers.
     #[arg(long)]

@@ -31,7 +31,7 @@ use watch::Again;
 
 /// Shows and administers a running RNIC: its devices, objects, counters and limits.
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
+#[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     #[command(flatten)]
     door: Door,

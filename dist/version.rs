@@ -1,11 +1,11 @@
-//! Finds the commit that is built: `RNIC_COMMIT`, or what git says of the sources. Without both, as in sources
+//! The build script of programs that tell their version: leaves it in `RNIC_VERSION`, its number and the commit in
+//! parentheses. The commit is that of `RNIC_COMMIT`, or what git says of the sources. Without both, as in sources
 //! without history, there is none.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=RNIC_COMMIT");
-    println!("cargo::rerun-if-changed=build.rs");
     let given = std::env::var("RNIC_COMMIT")
         .ok()
         .filter(|commit| !commit.is_empty());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 use rnic::XdpMode;
-use rnic_tools::pipe::{Direction, Outcome, PipeError, Relay, Role, Settings, Stats};
+use rnic_test_tools::pipe::{Direction, Outcome, PipeError, Relay, Role, Settings, Stats};
 use rnic_tools::size;
 use userspace_tcp::CongestionControl;
 
@@ -24,7 +24,7 @@ use userspace_tcp::CongestionControl;
 /// (--keepalive). Linux answers with a reset, from a minute after its program closed. Exit status: 0 when both directions were closed in order, 1 on errors, 128 + N when signal N
 /// ended it (the connection is reset then).
 #[derive(Debug, Parser)]
-#[command(name = env!("CARGO_BIN_NAME"), version = rnic_version::VERSION)]
+#[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     /// The interface.
     #[arg(long, value_name = "NAME")]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rnic_tools::linksim::{
+use rnic_test_tools::linksim::{
     CarrierOptions, Config, ConfigError, File, Format, Impairments, Layer, Planned, RunError,
     RunOptions, Settings, Span, run,
 };
@@ -24,7 +24,7 @@ use rnic_tools::xdp::Mode;
 /// 62.5MB (bytes a second), in powers of 1000; amounts 256p (packets) or 64KiB (bytes, in powers
 /// of 1024).
 #[derive(Debug, Parser)]
-#[command(version = rnic_version::VERSION, name = "linksim", after_help = AFTER)]
+#[command(version = env!("RNIC_VERSION"), name = "linksim", after_help = AFTER)]
 struct Cli {
     /// The interface on the left
     #[arg(long, value_name = "INTERFACE")]

@@ -166,7 +166,7 @@ impl FromStr for Limit {
         if text.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong());
         }
-        crate::size::bytes(text)
+        rnic_tools::size::bytes(text)
             .map(Self::Bytes)
             .map_err(|_| wrong())
     }
