@@ -6,6 +6,7 @@
 
 mod file;
 mod live;
+pub mod pcapng;
 mod tap;
 
 use std::sync::Arc;

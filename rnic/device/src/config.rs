@@ -1,5 +1,9 @@
 //! What an RNIC is opened with.
 
+pub(crate) mod cores;
+pub(crate) mod dedicated_queues;
+mod number_list;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;

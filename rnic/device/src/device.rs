@@ -1,6 +1,8 @@
 //! An interface that is open as an RNIC.
 
-use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod core;
+
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,13 +14,16 @@ use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal};
 use rnic_ipc::threads;
 use rnic_prm::Credentials;
 
-use crate::client::Client;
-use crate::core::Core;
-use crate::driver::Patience;
-use crate::events::events_max;
-use crate::route_monitor::RouteMonitor;
-use crate::shared_prm::SharedPrm;
-use crate::{ClientSession, DeviceConfig, DeviceError, metrics, open, refuse};
+use self::core::Core;
+use crate::clients::client::Client;
+use crate::clients::events::events_max;
+use crate::clients::shared_prm::SharedPrm;
+use crate::interface::open;
+use crate::interface::route_monitor::RouteMonitor;
+use crate::observe::metrics;
+use crate::runtime::driver::Patience;
+use crate::sync::lock;
+use crate::{ClientSession, DeviceConfig, DeviceError, refuse};
 
 /// How often events that wait behind a full socket are tried again.
 const RETRY_EVENTS: Duration = Duration::from_millis(2);
@@ -326,7 +331,7 @@ pub(crate) fn drain<'d>(
 }
 
 fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(place).take()
 }
 
 /// Handles what the shard tells until it has stopped.

@@ -7,10 +7,12 @@
 //! ([`crate::Driving::Inline`]) drives the other as well.
 //!
 //! Devices come and go with their interfaces ([`Presence::Awaited`]): [`slots`] has what is to be open and
-//! what is, [`keeper`] makes them the same, by [`opening`].
+//! what is, [`reopener`] makes them the same, by [`opening`].
 
-mod keeper;
+pub(crate) mod apply;
+mod check;
 mod opening;
+mod reopener;
 pub(crate) mod slots;
 
 use std::sync::Arc;
@@ -20,11 +22,14 @@ use rnic_host::missing_features;
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
 use rnic_prm::{Credentials, Prm};
 
-use crate::core::Core;
+use crate::clients::shared_prm::SharedPrm;
+use crate::device::core::Core;
 use crate::device::drain;
-use crate::shared_prm::SharedPrm;
-use crate::{Device, DeviceConfig, DeviceError, Presence, internal, metrics, open, refuse};
-use keeper::Keeper;
+use crate::interface::internal;
+use crate::interface::open;
+use crate::observe::metrics;
+use crate::{Device, DeviceConfig, DeviceError, Presence, refuse};
+use reopener::Keeper;
 use slots::{Slot, Slots};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.

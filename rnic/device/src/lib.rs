@@ -17,52 +17,35 @@
 
 #![forbid(unsafe_code)]
 
-mod audit;
 mod capture;
-mod check;
-mod client;
+mod clients;
 mod config;
-mod core;
-mod cores;
-mod counters;
-mod dedicated_queues;
 mod device;
 mod devices;
-mod driver;
 mod error;
-mod events;
-mod flows;
-mod internal;
-mod ipsec;
-mod loopback;
-mod metrics;
-mod number_list;
-mod open;
-pub mod pcapng;
-mod peers;
-mod port_choice;
-mod reconfigure;
+mod interface;
+mod observe;
 mod refuse;
-mod room;
-mod route_monitor;
-mod session;
-mod shards;
-mod shared_prm;
-mod vlan;
+mod requests;
+mod runtime;
+mod sync;
 
-pub use audit::TARGET as AUDIT;
+pub use capture::pcapng;
+pub use clients::audit::TARGET as AUDIT;
+pub use config::cores::{Cores, NoProcessors};
+pub use config::dedicated_queues::{DedicatedQueues, NoQueues};
 pub use config::{
     DeviceConfig, Driving, LoopbackUse, NoShardCount, Polling, Presence, ShardCount, XdpMode,
 };
-pub use cores::{Cores, NoProcessors};
-pub use dedicated_queues::{DedicatedQueues, NoQueues};
 pub use device::Device;
 pub use devices::Devices;
+pub use devices::apply::Reconfiguring;
 pub use error::DeviceError;
-pub use ipsec::{HostIpsec, NoHostIpsec};
-pub use metrics::{MetricKind, metric_names};
-pub use reconfigure::Reconfiguring;
+pub use interface::ipsec::{HostIpsec, NoHostIpsec};
+pub use interface::paths::VlanConfig;
+pub use observe::metrics::{MetricKind, metric_names};
 pub use refuse::bounded;
+pub use requests::ClientSession;
 pub use rnic_engine::shard::SctpUdp;
 pub use rnic_host::HostError;
 pub use rnic_ipc::control::DeviceName;
@@ -73,6 +56,4 @@ pub use rnic_prm::{
 };
 pub use rnic_steering::{FloodLimits, Rate, SteeringError};
 pub use rnic_xsk::{KernelFeature, Request as XskRequest, XskError};
-pub use session::ClientSession;
 pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};
-pub use vlan::VlanConfig;

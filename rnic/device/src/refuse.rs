@@ -5,7 +5,7 @@ pub(crate) use rnic_host::refused as host;
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
 use rnic_ipc::ring::RingError;
 
-use crate::driver::Stopped;
+use crate::runtime::driver::Stopped;
 
 /// Bytes of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
 const ENHANCED_WORDS: usize = 4;

@@ -14,7 +14,7 @@ use rnic_ipc::threads;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 use crate::DeviceError;
-use crate::pcapng::PcapngFile;
+use crate::capture::pcapng::PcapngFile;
 
 /// A capture that is being written.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Opening interfaces while others are open: by the [keeper](super::keeper), which has the privileges.
+//! Opening interfaces while others are open: by the [reopener](super::reopener), which has the privileges.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use rnic_host::privileges;
 use rnic_ipc::threads;
 
 use super::slots::{Slot, Slots};
-use crate::core::Core;
+use crate::device::core::Core;
 use crate::device::drain;
-use crate::driver::Patience;
-use crate::{Device, DeviceConfig, DeviceError, internal, open, refuse};
+use crate::interface::internal;
+use crate::interface::open;
+use crate::runtime::driver::Patience;
+use crate::{Device, DeviceConfig, DeviceError, refuse};
 
 /// Between two tries to open an interface that is ready, and can't be opened.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::core::lock;
-use crate::shared_prm::SharedPrm;
+use crate::clients::shared_prm::SharedPrm;
+use crate::sync::lock;
 use crate::{Device, DeviceConfig};
 
 /// Why an interface is not open that will be in a moment.

@@ -1,0 +1,214 @@
+//! What may change while devices are open: which there are, limits, administrators, timeouts, polling.
+//! Everything else is of the moment in which each is opened.
+
+use std::time::Duration;
+
+use rnic_engine::command::{Command, Timeouts};
+use rnic_ipc::control::Refusal;
+
+use crate::device::core::Core;
+use crate::device::drain;
+use crate::devices::slots::Slot;
+use crate::interface::open::check_user_timeout;
+use crate::{DeviceConfig, Devices, refuse};
+
+/// What another configuration may take besides what it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reconfiguring {
+    /// Interfaces with settings that hold from their opening on are opened again where these differ. Else such a
+    /// difference is a fault.
+    pub reopen: bool,
+    /// How long connections of an interface that is closed may take to end in order.
+    pub patience: Duration,
+}
+
+impl Devices {
+    /// Other configurations of the devices: all of each, or nothing of any. The limits and administrators of the
+    /// first hold for all.
+    ///
+    /// - An interface that is new is opened, or waited for. One that is named no more is closed.
+    /// - Limits of users and of all clients together hold from now on; who holds more keeps it. Those of
+    ///   each client hold for clients that come from now on.
+    /// - Allow-lists of peers hold for connections that begin from now on.
+    /// - Polling, and the timeouts of peers and programs, hold from now on; the keep-alive for connections
+    ///   that begin from now on.
+    ///
+    /// Gives a line for each interface that was to be opened again and could not be. It is tried again.
+    ///
+    /// # Errors
+    ///
+    /// A line for each thing that can't change while the devices are open, or can't be at all. Nothing has
+    /// changed then.
+    pub fn reconfigure(
+        &self,
+        configs: &[DeviceConfig],
+        how: Reconfiguring,
+    ) -> Result<Vec<String>, Vec<String>> {
+        let slots = self.slots.all();
+        let first = crate::devices::check_all(configs).map_err(|error| vec![error.to_string()])?;
+        let slot_of = |config: &DeviceConfig| {
+            let mut all = slots.iter();
+            all.find(|slot| slot.config.interface == config.interface)
+        };
+        let mut faults = Vec::new();
+        let (mut outdated, mut more) = (Vec::new(), Vec::new());
+        for config in configs {
+            match slot_of(config).map(|slot| (slot.shard, fixed(&slot.config, config))) {
+                None => more.push(self.with_common(config.clone())),
+                Some((shard, differ)) if how.reopen && !differ.is_empty() => outdated.push(shard),
+                Some((_, differ)) => faults.extend(differ),
+            }
+            faults.extend(check_user_timeout(config).err().map(|it| it.to_string()));
+        }
+        faults.extend(self.slots.shared_prm().prm().unfit(&first.limits));
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let more = self.open_more(more)?;
+        let set =
+            (self.slots.shared_prm().prm()).reconfigure(first.limits.clone(), first.administrators);
+        if let Err(faults) = set {
+            more.iter()
+                .filter_map(Slot::device)
+                .for_each(|device| device.shutdown());
+            return Err(faults);
+        }
+        for gone in self.take_over(configs, more) {
+            let Some(device) = gone.any_device() else {
+                continue;
+            };
+            drain([&**device], refuse::not_served, how.patience, || false);
+            device.close(&refuse::not_served(&gone.config.interface));
+        }
+        let interface = |shard: u8| Some(self.slots.one(shard)?.config.interface);
+        let outdated = outdated.into_iter().filter_map(interface);
+        let reopened = outdated.map(|interface| self.reopen(&interface, how.patience));
+        Ok(reopened
+            .filter_map(|done| Some(done.err()?.message))
+            .collect())
+    }
+
+    /// Has these configurations hold, and these slots beside those there are; gives those that are named no more.
+    fn take_over(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
+        let devices: Vec<_> = self.slots.change(|all| {
+            let mut rest: Vec<Slot> = std::mem::take(all).into_iter().chain(more).collect();
+            for config in configs {
+                let its = |slot: &Slot| slot.config.interface == config.interface;
+                if let Some(found) = rest.iter().position(its) {
+                    let mut slot = rest.remove(found);
+                    // Tables stay as large as they were at the start, also of a device that is opened later.
+                    slot.config = DeviceConfig {
+                        limits: slot.config.limits,
+                        ..config.clone()
+                    };
+                    all.push(slot);
+                }
+            }
+            rest
+        });
+        for slot in self.slots.all() {
+            let Some(device) = slot.device() else {
+                continue;
+            };
+            device.core().renew(&slot.config);
+        }
+        devices
+    }
+}
+
+impl Core {
+    /// Has it follow what may change while it is open.
+    pub(crate) fn renew(&self, config: &DeviceConfig) {
+        self.renew_peer_rules();
+        // One that stops meanwhile needs no settings.
+        if let Err(refusal) = self.reconfigure(config) {
+            log::debug!("{}: {refusal}", config.interface);
+        }
+    }
+
+    fn reconfigure(&self, config: &DeviceConfig) -> Result<(), Refusal> {
+        let timeouts = Timeouts {
+            user_timeout: config.user_timeout,
+            keepalive: config.keepalive,
+            first_byte_timeout: config.first_byte_timeout,
+            answer_timeout: config.answer_timeout,
+        };
+        self.shards.all_do(|| Command::SetTimeouts(timeouts))?;
+        self.shards.set_polling(config.polling)
+    }
+}
+
+/// What differs, and is of the moment in which a device is opened: a line for each.
+fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
+    let DeviceConfig {
+        interface,
+        loopback,
+        shards,
+        cores,
+        queues,
+        dedicated_queues,
+        vlans,
+        mode,
+        capture,
+        busy_poll,
+        flood_limits,
+        frames,
+        driving,
+        seccomp,
+        congestion,
+        sctp_udp,
+        host_ipsec,
+        resolve_timeout,
+        flush_timeout,
+        linger_max,
+        limits: _,
+        administrators: _,
+        polling: _,
+        user_timeout: _,
+        first_byte_timeout: _,
+        answer_timeout: _,
+        keepalive: _,
+    } = opened;
+    [
+        ("loopback", *loopback != asked.loopback),
+        ("shards", *shards != asked.shards),
+        ("cores", *cores != asked.cores),
+        ("queues", *queues != asked.queues),
+        (
+            "dedicated_queues",
+            *dedicated_queues != asked.dedicated_queues,
+        ),
+        ("vlan", *vlans != asked.vlans),
+        ("mode", *mode != asked.mode),
+        ("capture", *capture != asked.capture),
+        ("busy_poll", *busy_poll != asked.busy_poll),
+        (
+            "syn_rate, stranger_rate or fragment_rate",
+            *flood_limits != asked.flood_limits,
+        ),
+        ("frames", *frames != asked.frames),
+        ("driving", *driving != asked.driving),
+        ("no_seccomp", *seccomp != asked.seccomp),
+        ("congestion", *congestion != asked.congestion),
+        (
+            "sctp_udp_port or sctp_udp_peer_port",
+            *sctp_udp != asked.sctp_udp,
+        ),
+        ("host_ipsec", *host_ipsec != asked.host_ipsec),
+        ("resolve_timeout", *resolve_timeout != asked.resolve_timeout),
+        ("flush_timeout", *flush_timeout != asked.flush_timeout),
+        ("linger_max", *linger_max != asked.linger_max),
+    ]
+    .into_iter()
+    .filter(|(_, differs)| *differs)
+    .map(|(what, _)| {
+        format!(
+            "interface {interface}: another {what} asked, which holds from the interface's opening on: reload with \
+             --reopen, which ends its connections, or leave it as it was"
+        )
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+//! Opening an interface: from its name to shards that are ready to be driven.
+
+mod making;
+
+use rnic_host::HostError;
+use rnic_host::address::addresses;
+use rnic_host::icmp::IcmpSocket;
+use rnic_host::steering_error;
+use rnic_host::{Interface, Netlink};
+use rnic_host::{Members, Sockets, SocketsConfig, attach, joined_frames};
+use rnic_net::Vlans;
+use rnic_steering::{KnownFlows, Steering, SteeringConfig};
+use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
+
+use crate::capture::{CaptureFile, Tap};
+use crate::config::cores::{Cores, Stay};
+use crate::device::core::Parts;
+use crate::interface::loopback;
+use crate::interface::paths::Lan;
+use crate::interface::route_monitor::StaleNeighbors;
+use crate::{
+    DedicatedQueues, DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount,
+    XdpMode,
+};
+
+/// Entries of each ring of each queue.
+const RING: u32 = 512;
+/// Frames for each queue: two rings full, and as many in connections' hands.
+const FRAMES_PER_QUEUE: u32 = 4 * RING;
+
+/// An interface that is open, or the loopback alone, before its shards are made.
+pub(crate) struct Opened {
+    pub(crate) config: DeviceConfig,
+    /// The device's number.
+    pub(crate) number: u8,
+    /// The interface itself, and those that the kernel has for its VLANs.
+    pub(crate) lans: Vec<Lan>,
+    pub(crate) vlans: Vlans,
+    pub(crate) xdp_mode: String,
+    pub(crate) netlink: Option<Netlink>,
+    pub(crate) steering: Option<Steering>,
+    /// The steering program's table, once for each shard.
+    pub(crate) flows: Vec<KnownFlows>,
+    pub(crate) icmp: Vec<IcmpSocket>,
+    /// The processor of each shard's thread, if it stays on one.
+    pub(crate) cores: Vec<Option<u32>>,
+    pub(crate) umem: Umem,
+    pub(crate) pool: FramePool,
+    /// Whose queues the interface has; none on the loopback.
+    pub(crate) members: Option<Members>,
+    /// These queues.
+    pub(crate) queues: Vec<XskPort>,
+}
+
+/// What is known of an interface before any of it is opened.
+pub(crate) struct Found {
+    netlink: Netlink,
+    vlans: Vlans,
+    lans: Vec<Lan>,
+    /// Of its packet buffers.
+    pub(crate) chunk: ChunkSize,
+    members: Members,
+}
+
+/// Looks up an interface that is to be opened, and whether it can be as `config` says.
+pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
+    let netlink = Netlink::open().map_err(host("a netlink socket"))?;
+    let vlans = vlans(config)?;
+    let lans = find(config, &netlink)?;
+    let interface = &lans[0].interface;
+    let chunk = Sockets::chunk(interface, config.mode.into())?;
+    Sockets::check_busy_poll(interface, config.busy_poll)?;
+    let members = Members::of(&netlink, interface)?;
+    check_queues(config, interface, &members)?;
+    let members = served(config, members)?;
+    Ok(Found {
+        netlink,
+        vlans,
+        lans,
+        chunk,
+        members,
+    })
+}
+
+impl Found {
+    /// The interface that frames go over.
+    pub(crate) fn interface(&self) -> &Interface {
+        &self.lans[0].interface
+    }
+
+    /// The indexes of that and of its VLANs' interfaces.
+    pub(crate) fn indexes(&self) -> Vec<u32> {
+        self.lans.iter().map(|lan| lan.interface.index).collect()
+    }
+}
+
+/// Opens what `config` says, as the device of a number of its own.
+pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
+    check_user_timeout(&config)?;
+    check_sctp_udp(&config)?;
+    if config.loopback == LoopbackUse::Only {
+        return loopback::open(config, number);
+    }
+    let Found {
+        netlink,
+        vlans,
+        lans,
+        chunk,
+        members,
+    } = look_up(&config)?;
+    let interface = lans[0].interface.clone();
+    let cores = |members: &Members| {
+        let shards = shards(&config, members);
+        // Members have their queues in the same order, and their interrupts as the operator set them.
+        let first = &members.all[0];
+        let cores = config.cores.of(shards, &first.name, &first.queues);
+        cores.map_err(host("the processors of this process"))
+    };
+    let _stay = Stay::on(&cores(&members)?).map_err(host("a processor"))?;
+
+    let steering_config = SteeringConfig {
+        limits: config.flood_limits.shared_by(members.queues()),
+        sctp_udp_port: config.sctp_udp.map(|udp| udp.port),
+    };
+    let mut steering = attach(&interface, &members, config.mode.into(), &steering_config)?;
+    // Some drivers add queues for XDP.
+    let members = Members::of(&netlink, &interface)?;
+    let members = served(&config, members)?;
+    let (queues, shards) = (members.queues(), shards(&config, &members));
+    let cores = cores(&members)?;
+    let sockets_config = SocketsConfig {
+        frames: config.frames,
+        chunk,
+        super_packets: config.mode == XdpMode::SuperPackets,
+        rx_ring: RING,
+        tx_ring: RING,
+        busy_poll: config.busy_poll,
+    };
+    if !sockets_config.super_packets {
+        joined_frames::warn(&netlink, &interface, &members, steering.mode());
+    }
+    let Sockets { umem, pool, ports } =
+        Sockets::open(&interface, &members, &sockets_config, &mut steering)?;
+    let xdp_mode = match sockets_config.super_packets {
+        true => "generic with super-packets".to_owned(),
+        false => steering.mode().to_string(),
+    };
+    let icmp = IcmpSocket::open_both(&interface, &mut steering)?;
+
+    let flows: Result<Vec<_>, _> = (0..shards).map(|_| steering.known_flows()).collect();
+    let flows = flows.map_err(|error| steering_error(&interface, error))?;
+    log::info!(
+        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), {shards} shard(s), MTU {}, {} frames of {} bytes",
+        interface.name,
+        interface.defaults.mtu,
+        umem.frames(),
+        chunk.bytes()
+    );
+    if let Some(dedicated) = &config.dedicated_queues {
+        log::info!(
+            "interface {}: queues {dedicated} are the RNIC's, to which flow rules must bring its frames (`ethtool -N`)",
+            interface.name
+        );
+    }
+    Ok(Opened {
+        config,
+        number,
+        lans,
+        vlans,
+        xdp_mode,
+        netlink: Some(netlink),
+        steering: Some(steering),
+        flows,
+        icmp,
+        cores,
+        umem,
+        pool,
+        members: Some(members),
+        queues: ports,
+    })
+}
+
+impl Opened {
+    /// Makes its shards, ready to be driven.
+    pub(crate) fn start(self) -> Result<Parts, DeviceError> {
+        let (config, interface) = (self.config, &self.lans[0].interface);
+        let frame_bytes = self.umem.frame_capacity();
+        let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
+        // Not before the capture's thread is there.
+        let _stay = Stay::on(&self.cores).map_err(host("a processor"))?;
+        let making = making::Making {
+            config: &config,
+            number: self.number,
+            vlans: &self.vlans,
+            path_defaults: interface.defaults,
+            tap,
+            cores: &self.cores,
+            members: self.members.as_ref(),
+        };
+        let shards = making.shards(self.umem, self.pool, self.queues, self.flows)?;
+        Ok(Parts {
+            config,
+            number: self.number,
+            lans: self.lans,
+            vlans: self.vlans,
+            xdp_mode: self.xdp_mode,
+            members: self.members,
+            netlink: self.netlink,
+            stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
+            steering: self.steering,
+            shards,
+            capture,
+            frame_bytes,
+            icmp: self.icmp,
+        })
+    }
+}
+
+/// What the host refused.
+pub(crate) fn host(what: &'static str) -> impl FnOnce(std::io::Error) -> DeviceError {
+    move |cause| DeviceError::Host { what, cause }
+}
+
+/// The file that the configuration wants frames written to, and the end that takes them.
+fn capture_file(
+    config: &DeviceConfig,
+    interface: &Interface,
+    frame_bytes: usize,
+) -> Result<(Option<CaptureFile>, Option<Tap>), DeviceError> {
+    match &config.capture {
+        None => Ok((None, None)),
+        Some(path) => {
+            let (file, tap) = CaptureFile::create(path, interface, frame_bytes)?;
+            Ok((Some(file), Some(tap)))
+        }
+    }
+}
+
+/// The VLANs of local addresses.
+fn vlans(config: &DeviceConfig) -> Result<Vlans, DeviceError> {
+    let mut vlans = Vlans::default();
+    for vlan in &config.vlans {
+        for addresses in &vlan.addresses {
+            if !vlans.add(*addresses, vlan.id) {
+                return Err(DeviceError::BadConfig {
+                    what: "a number of VLANs' networks",
+                    asked: format!("more than {}", Vlans::MAX),
+                    advice: "name wider networks, or fewer".to_owned(),
+                });
+            }
+        }
+    }
+    Ok(vlans)
+}
+
+/// The interface and those of the kernel for its VLANs, all up, one with an address at least. The first is
+/// the interface itself.
+pub(crate) fn find(config: &DeviceConfig, netlink: &Netlink) -> Result<Vec<Lan>, DeviceError> {
+    let mut lans = vec![Lan {
+        interface: Interface::find(netlink, &config.interface)?,
+        vlan: None,
+    }];
+    for vlan in &config.vlans {
+        if let Some(name) = &vlan.interface {
+            lans.push(Lan {
+                interface: Interface::find(netlink, name)?,
+                vlan: Some(vlan.id),
+            });
+        }
+    }
+    for lan in &lans {
+        if !addresses(netlink, lan.interface.index)
+            .map_err(HostError::from)?
+            .is_empty()
+        {
+            return Ok(lans);
+        }
+    }
+    Err(DeviceError::NoAddress {
+        interface: config.interface.clone(),
+    })
+}
+
+/// All queues that there are are served.
+fn check_queues(
+    config: &DeviceConfig,
+    interface: &Interface,
+    members: &Members,
+) -> Result<(), DeviceError> {
+    let found = members.queues();
+    match config.queues {
+        Some(asked) if asked != found => Err(DeviceError::BadQueues {
+            interface: interface.name.clone(),
+            asked,
+            found,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// How many shards serve an interface with these members.
+fn shards(config: &DeviceConfig, members: &Members) -> u32 {
+    match config.shards {
+        ShardCount::Number(number) => number,
+        ShardCount::Auto => members.shards(config.shards.of(members.queues())),
+    }
+}
+
+/// The members with those of their queues that are asked for.
+fn served(config: &DeviceConfig, members: Members) -> Result<Members, DeviceError> {
+    let dedicated = config.dedicated_queues.as_ref();
+    let members = members.only(dedicated.map(DedicatedQueues::as_slice))?;
+    check_members(config, &members)?;
+    Ok(members)
+}
+
+/// That the members' queues are as shards and frames need them.
+fn check_members(config: &DeviceConfig, members: &Members) -> Result<(), DeviceError> {
+    let (queues, shards) = (members.queues(), shards(config, members));
+    check_shards(config, shards)?;
+    if !members.suit(shards) {
+        let advice = match members.is_bond {
+            false => format!("{queues} queue(s) serve as many shards at most: see `ethtool -l`"),
+            true => "each member of a bond needs a multiple of as many queues: see `ethtool -l`"
+                .to_owned(),
+        };
+        return Err(bad_shards(shards, advice));
+    }
+    check_frames(config, queues)
+}
+
+fn bad_shards(shards: u32, advice: String) -> DeviceError {
+    DeviceError::BadConfig {
+        what: "a number of shards",
+        asked: shards.to_string(),
+        advice,
+    }
+}
+
+/// That so many shards can be driven.
+pub(crate) fn check_shards(config: &DeviceConfig, shards: u32) -> Result<(), DeviceError> {
+    let advice = if shards == 0 || shards > ShardCount::MAX {
+        NoShardCount.to_string()
+    } else if let Cores::List(list) = &config.cores
+        && list.len() != shards as usize
+    {
+        return Err(DeviceError::BadConfig {
+            what: "processors for the shards",
+            asked: config.cores.to_string(),
+            advice: format!("there are {shards} shards: name one for each"),
+        });
+    } else if shards > 1 && config.driving == Driving::Inline {
+        "several need threads: have them driven so".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(bad_shards(shards, advice))
+}
+
+fn check_frames(config: &DeviceConfig, queues: u32) -> Result<(), DeviceError> {
+    let least = FRAMES_PER_QUEUE.saturating_mul(queues);
+    if config.frames >= least {
+        return Ok(());
+    }
+    Err(DeviceError::BadConfig {
+        what: "a number of UMEM frames",
+        asked: config.frames.to_string(),
+        advice: format!("{queues} queue(s) need at least {least}"),
+    })
+}
+
+pub(crate) fn check_user_timeout(config: &DeviceConfig) -> Result<(), DeviceError> {
+    let least = DeviceConfig::USER_TIMEOUT_MIN;
+    if config.user_timeout >= least {
+        return Ok(());
+    }
+    Err(DeviceError::BadConfig {
+        what: "a user timeout",
+        asked: format!("{:?}", config.user_timeout),
+        advice: format!("give {least:?} or more, so that lost segments can be sent again"),
+    })
+}
+
+/// Port 0 stands for no port.
+fn check_sctp_udp(config: &DeviceConfig) -> Result<(), DeviceError> {
+    match config.sctp_udp {
+        Some(udp) if udp.port == 0 || udp.peer_port == Some(0) => Err(DeviceError::BadConfig {
+            what: "SCTP in UDP",
+            asked: format!("{udp:?}"),
+            advice: "give ports from 1 on (9899 is registered for it), or leave them out"
+                .to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}

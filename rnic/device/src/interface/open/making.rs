@@ -1,0 +1,199 @@
+//! The shards of an interface that is open: each gets its share of the queues and the frames, and a thread.
+
+use std::io;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rnic_engine::command::Command;
+use rnic_engine::shard::{Shard, ShardConfig, ShardLimits, Siblings};
+use rnic_host::Members;
+use rnic_ipc::capture::Filter;
+use rnic_net::{PathDefaults, Vlans};
+use rnic_steering::KnownFlows;
+use rnic_xsk::{DevicePort, FramePool, Umem, XskPort};
+
+use super::{RING, host};
+use crate::capture::{FILE_NUMBER, Tap};
+use crate::interface::flows::Flows;
+use crate::runtime::Shards;
+use crate::runtime::driver::{self, Drive, Driver, Engine, Manner};
+use crate::{DeviceConfig, DeviceError, Driving, Limits};
+
+/// Addresses of a peer that have a flow each, at most (RFC 9260 section 5.1.2).
+const FLOWS_PER_ASSOCIATION: usize = 8;
+
+/// What the shards of a device have in common.
+pub(super) struct Making<'m> {
+    pub(super) config: &'m DeviceConfig,
+    /// The device's number.
+    pub(super) number: u8,
+    pub(super) vlans: &'m Vlans,
+    /// What passive connections begin with.
+    pub(super) path_defaults: PathDefaults,
+    /// Where frames go that are to be written to a file.
+    pub(super) tap: Option<Tap>,
+    /// The processor of each shard's thread, if it stays on one.
+    pub(super) cores: &'m [Option<u32>],
+    /// Whose queues the interface has.
+    pub(super) members: Option<&'m Members>,
+}
+
+impl Making<'_> {
+    /// Makes as many shards as there are `flows`, and one at least. Queue n goes to shard n modulo their number.
+    pub(super) fn shards(
+        &self,
+        umem: Umem,
+        pool: FramePool,
+        queues: Vec<XskPort>,
+        flows: Vec<KnownFlows>,
+    ) -> Result<Shards, DeviceError> {
+        let count = flows.len().max(1);
+        let mut ports: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        for (queue, port) in queues.into_iter().enumerate() {
+            ports[queue % count].push(DevicePort::Queue(port));
+        }
+        let mut siblings = self.siblings(count)?.into_iter();
+        let mut flows = flows.into_iter();
+        let zero = Instant::now();
+        let common_secret = secret()?;
+        let mut engines = Vec::new();
+        for ((number, ports), pool) in (0..).zip(ports).zip(pool.shares(count)) {
+            let config = ShardConfig {
+                common_secret,
+                ..self.shard_config(number, count)?
+            };
+            let begin = userspace_net::Instant::ZERO;
+            let mut shard = match ports.is_empty() {
+                true => Shard::loopback_only(config, umem.clone(), pool, begin),
+                false => Shard::new(config, pool, ports, begin),
+            };
+            if let Some(flows) = flows.next() {
+                shard.tell_flows(Box::new(Flows(flows)));
+            }
+            if let Some(place) = siblings.next() {
+                shard.join(place);
+            }
+            engines.push(self.engine(shard, (number, count), zero)?);
+        }
+        self.drive(engines).map_err(host("a thread for a shard"))
+    }
+
+    /// The places of several shards among each other; one has no siblings.
+    fn siblings(&self, shards: usize) -> Result<Vec<Siblings>, DeviceError> {
+        if shards == 1 {
+            return Ok(Vec::new());
+        }
+        let limits = shard_limits(&self.config.limits);
+        let flows = limits.connections + FLOWS_PER_ASSOCIATION * limits.associations;
+        Siblings::among(shards, flows, RING as usize, secret()?)
+            .map_err(host("an eventfd for packets that are handed over"))
+    }
+
+    /// What the shard of this number is made with.
+    fn shard_config(&self, number: u8, shards: usize) -> Result<ShardConfig, DeviceError> {
+        let config = self.config;
+        // A clock before 1970 only makes captures look odd.
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Ok(ShardConfig {
+            tcp: userspace_tcp::Config {
+                user_timeout: config.user_timeout,
+                keepalive: config.keepalive,
+                congestion: config.congestion,
+                ..userspace_tcp::Config::default()
+            },
+            secret: secret()?,
+            number: (self.number, number),
+            path_defaults: self.path_defaults,
+            vlans: self.vlans.clone(),
+            limits: shard_limits(&config.limits),
+            first_byte_timeout: config.first_byte_timeout,
+            answer_timeout: config.answer_timeout,
+            sctp_udp: config.sctp_udp,
+            receive_reserve: config.frames as usize / 4 / shards,
+            unix_time_at_zero: unix.as_nanos() as u64,
+            ..ShardConfig::default()
+        })
+    }
+
+    /// The shard with its clock, which shows `zero` as time zero; what it sees goes to the file.
+    fn engine(
+        &self,
+        shard: Shard<DevicePort<XskPort>>,
+        (number, count): (u8, usize),
+        zero: Instant,
+    ) -> Result<Engine<DevicePort<XskPort>>, DeviceError> {
+        let mut engine = Engine::new(shard, number, zero);
+        if let Some(bond) = self.members.filter(|members| members.is_bond) {
+            let carry = bond.exits(number.into(), count, bond);
+            let (answer, _) = engine.execute(Command::SetExits { carry }, &mut |_| {});
+            answer.map_err(|error| host("the members of a bond")(io::Error::other(error)))?;
+        }
+        let Some(tap) = &self.tap else {
+            return Ok(engine);
+        };
+        let show = Command::AddCapture {
+            number: FILE_NUMBER,
+            filter: Filter::default(),
+            sink: Box::new(tap.clone()),
+        };
+        // The shard has nothing to tell before its first client.
+        let (answer, _) = engine.execute(show, &mut |_| {});
+        answer.map_err(|error| DeviceError::BadConfig {
+            what: "a capture",
+            asked: format!("{:?}", self.config.capture),
+            advice: error.to_string(),
+        })?;
+        Ok(engine)
+    }
+
+    /// Has the shards driven as the configuration says, from now on. Inline there is one.
+    fn drive(&self, engines: Vec<Engine<DevicePort<XskPort>>>) -> std::io::Result<Shards> {
+        let config = self.config;
+        let mut drivers = Vec::new();
+        let (sender, mut told) = driver::telling();
+        for (engine, core) in engines.into_iter().zip(self.cores) {
+            let manner = Manner {
+                core: *core,
+                polling: config.polling,
+                seccomp: config.seccomp,
+            };
+            match config.driving {
+                Driving::Threaded => {
+                    drivers.push(Driver::threaded(engine, sender.clone(), manner)?);
+                }
+                Driving::Inline => {
+                    let (driver, tells) = Driver::inline(Box::new(engine))?;
+                    drivers.push(driver);
+                    told = tells;
+                }
+            }
+        }
+        Ok(Shards::new(drivers, told))
+    }
+}
+
+fn secret() -> Result<[u8; 16], DeviceError> {
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).map_err(|error| DeviceError::Host {
+        what: "random numbers",
+        cause: std::io::Error::other(error),
+    })?;
+    Ok(secret)
+}
+
+/// The shard's tables hold what the PRM may grant.
+fn shard_limits(limits: &Limits) -> ShardLimits {
+    let device = &limits.device;
+    ShardLimits {
+        clients: limits.clients as usize,
+        regions: device.regions as usize,
+        cqs: device.completion_queues as usize,
+        srqs: device.shared_receive_queues as usize,
+        queue_pairs: device.queue_pairs as usize,
+        listeners: device.listeners as usize,
+        // Those in TIME-WAIT and those that wait for an answer come on top.
+        connections: 2 * device.queue_pairs as usize,
+        associations: device.queue_pairs as usize,
+    }
+}

@@ -1,0 +1,111 @@
+//! What the interface's queues are at present, beside those that are served.
+//!
+//! Of a bond, the kernel tells which members carry frames: frames leave by no other. Members and queues that came after
+//! the interface was opened (`ip link set master`, `ethtool -L`; some drivers add queues when an XDP program is attached)
+//! have no sockets, so the kernel gets their frames. It lets nobody take away queues that have sockets.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rnic_engine::command::Command;
+use rnic_host::{Interface, Members};
+
+use crate::DedicatedQueues;
+use crate::device::core::Core;
+
+/// Between two looks: the kernel's route messages don't tell of channels.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What was seen last, and when to look next.
+#[derive(Debug)]
+pub(super) struct FollowedMembers {
+    next: Instant,
+    /// Of each served queue, whether it carried frames.
+    carried: Vec<bool>,
+}
+
+impl FollowedMembers {
+    /// The first look is due.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            next: now,
+            carried: Vec::new(),
+        }
+    }
+
+    /// How long until the next look.
+    pub(super) fn patience(&self, now: Instant) -> Duration {
+        self.next.saturating_duration_since(now)
+    }
+
+    /// Looks, if it is time or something `changed`.
+    pub(super) fn look(&mut self, core: &Core, interface: &Interface, changed: bool, now: Instant) {
+        let (Some(served), Some(netlink)) = (&core.members, &core.netlink) else {
+            return;
+        };
+        if now < self.next && !(changed && served.is_bond) {
+            return;
+        }
+        self.next = now + INTERVAL;
+        // The interface may be gone, which is told otherwise. Without any member that is up all stays as it is.
+        let dedicated = core.config.dedicated_queues.as_ref();
+        let dedicated = dedicated.map(DedicatedQueues::as_slice);
+        let found = Members::of(netlink, interface).and_then(|found| found.only(dedicated));
+        let Ok(found) = found else { return };
+        if served.is_bond {
+            self.follow(core, served, &found, interface);
+        }
+        count_unserved(core, served, &found, interface);
+    }
+
+    /// Has frames leave by the members that carry them.
+    fn follow(&mut self, core: &Core, served: &Members, found: &Members, interface: &Interface) {
+        let carried = served.exits(0, 1, found);
+        if carried == self.carried {
+            return;
+        }
+        let shards = core.shards.count();
+        let commands = (0..shards).map(|shard| Command::SetExits {
+            carry: served.exits(shard, shards, found),
+        });
+        for done in core.shards.execute_each(commands) {
+            // A shard that has stopped sends nothing.
+            if let Err(refusal) = done {
+                log::debug!("members of {}: {refusal}", interface.name);
+            }
+        }
+        let first = self.carried.is_empty();
+        if !carried.contains(&true) {
+            log::warn!(
+                "bond {}: no member that is served carries frames",
+                interface.name
+            );
+        } else if !first {
+            log::info!(
+                "bond {}: frames leave by {}",
+                interface.name,
+                found.carrying()
+            );
+        }
+        self.carried = carried;
+    }
+}
+
+/// Counts queues that are not served. Says when there are others than before.
+fn count_unserved(core: &Core, served: &Members, found: &Members, interface: &Interface) {
+    let unserved = served.missing(found);
+    let before = core.unserved_queues.load(Ordering::Relaxed);
+    let name = &interface.name;
+    if unserved > 0 && unserved != before {
+        let (all, served) = (found.queues(), served.queues());
+        log::error!(
+            "interface {name} has {all} RX queues now, of which {served} are served: the kernel gets what comes on the \
+             others, and connections break; set as many as before by `ethtool -L`, or have the interface opened again, \
+             which is done when no program uses it, or by `rnicctl reopen {name}`"
+        );
+    } else if unserved == 0 && before > 0 {
+        log::info!("all RX queues of interface {name} are served again");
+    }
+    // Who sees the number finds in the log what it means.
+    core.unserved_queues.store(unserved, Ordering::Release);
+}

@@ -1,0 +1,495 @@
+//! What the device measures, in Prometheus's text format.
+//!
+//! Names and meanings are in `docs/operations/metrics.md`; a test keeps both the same. Everything is a
+//! count or a level that somebody keeps anyway: to tell it takes one command to the shard, and no lock
+//! or clock on the data path.
+
+mod catalogue;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rnic_engine::command::{Answer, Command, ShardMetrics};
+use rnic_engine::histogram::Histogram;
+use rnic_engine::qp::{QpCounters, WorkClass};
+use rnic_host::link_state::Link;
+use rnic_ipc::control::{MemoryKind, Refusal, RefusalCode};
+use rnic_ipc::id::ClientId;
+use rnic_ipc::inspect::Holding;
+use rnic_prm::Credentials;
+
+use crate::clients::client::Client;
+use crate::device::core::Core;
+use crate::runtime::counters;
+use crate::sync::lock;
+use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
+pub use text::MetricKind;
+use text::{Text, labels};
+
+/// What the device itself measures of clients' requests.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMetrics {
+    refused: [AtomicU64; REFUSALS.len()],
+    /// How long registrations that succeeded took.
+    registrations: Mutex<Histogram>,
+    /// How many there were, as [`MemoryKind::ALL`].
+    kinds: [AtomicU64; MemoryKind::ALL.len()],
+}
+
+/// Each code of a refusal, and its name.
+const REFUSALS: [(RefusalCode, &str); 15] = [
+    (RefusalCode::Version, "version"),
+    (RefusalCode::Malformed, "malformed"),
+    (RefusalCode::UnknownObject, "unknown_object"),
+    (RefusalCode::Busy, "busy"),
+    (RefusalCode::WrongState, "wrong_state"),
+    (RefusalCode::Limit, "limit"),
+    (RefusalCode::BadMemory, "bad_memory"),
+    (RefusalCode::WrongPd, "wrong_pd"),
+    (RefusalCode::AddressNotLocal, "address_not_local"),
+    (RefusalCode::PortInUse, "port_in_use"),
+    (RefusalCode::Unreachable, "unreachable"),
+    (RefusalCode::Host, "host"),
+    (RefusalCode::ShuttingDown, "shutting_down"),
+    (RefusalCode::NotPermitted, "not_permitted"),
+    (RefusalCode::MemoryFault, "memory_fault"),
+];
+
+impl RequestMetrics {
+    /// A request was refused.
+    pub(crate) fn count_refusal(&self, code: RefusalCode) {
+        let mut both = REFUSALS.iter().zip(&self.refused);
+        if let Some((_, count)) = both.find(|((known, _), _)| *known == code) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Memory was registered.
+    pub(crate) fn registered(&self, memory: MemoryKind, took: Duration) {
+        self.kinds[memory as usize].fetch_add(1, Ordering::Relaxed);
+        lock(&self.registrations).record(took);
+    }
+}
+
+/// A family's name, help and kind.
+type Head = (&'static str, &'static str, MetricKind);
+
+const INFO: Head = (
+    "rnic_info",
+    "1 for each shard of an interface; its labels say how it is served, and the version of the program.",
+    MetricKind::Gauge,
+);
+const OPEN: Head = (
+    "rnic_interface_open",
+    "1 for an interface that is open and has a link, 0 for one that is waited for, down or without a carrier.",
+    MetricKind::Gauge,
+);
+const REFUSED: Head = (
+    "rnic_requests_refused_total",
+    "Clients' requests that were refused, by reason.",
+    MetricKind::Counter,
+);
+const WORK: Head = (
+    "rnic_work_request_duration_seconds",
+    "Time from when the RNIC takes a work request off its send queue to its successful completion.",
+    MetricKind::Histogram,
+);
+const CONNECT: Head = (
+    "rnic_connect_duration_seconds",
+    "Time that connections which this side opened took from the request to RDMA mode.",
+    MetricKind::Histogram,
+);
+const REGISTRATION: Head = (
+    "rnic_registration_duration_seconds",
+    "Time that registering memory took.",
+    MetricKind::Histogram,
+);
+const REGISTERED: Head = (
+    "rnic_registrations_total",
+    "Memory regions that were registered, by how the RNIC reaches their memory.",
+    MetricKind::Counter,
+);
+const CLIENT_HOLDS: Head = (
+    "rnic_client_holds",
+    "What a client holds, by the name of the limit.",
+    MetricKind::Gauge,
+);
+const CLIENT_LIMITS: Head = (
+    "rnic_client_limit",
+    "What one client may hold, by the name of the limit.",
+    MetricKind::Gauge,
+);
+const CLIENT_REFUSED: Head = (
+    "rnic_client_requests_refused_total",
+    "Requests of a client that were refused.",
+    MetricKind::Counter,
+);
+const CLIENT_BYTES: Head = (
+    "rnic_client_memory_bytes_total",
+    "Bytes placed in a client's memory, or gathered from it.",
+    MetricKind::Counter,
+);
+const CLIENT_WORK: Head = (
+    "rnic_client_work_requests_total",
+    "Work requests of a client that ended, by how.",
+    MetricKind::Counter,
+);
+const CLIENT_ACCESSES: Head = (
+    "rnic_client_accesses_refused_total",
+    "What peers asked of a client's memory and queue pairs and did not get.",
+    MetricKind::Counter,
+);
+
+/// Every metric there can be, by name.
+pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
+    let counters = [SHARD, DEVICE, PRM, PORT].into_iter().flatten();
+    let counters = counters.map(|family| (family.name, family.kind));
+    let heads = [
+        INFO,
+        OPEN,
+        REFUSED,
+        WORK,
+        CONNECT,
+        REGISTERED,
+        REGISTRATION,
+        CLIENT_HOLDS,
+        CLIENT_LIMITS,
+        CLIENT_REFUSED,
+        CLIENT_BYTES,
+        CLIENT_WORK,
+        CLIENT_ACCESSES,
+    ];
+    let heads = heads.map(|(name, _, kind)| (name, kind));
+    let more = [STEERING, LIMITS].map(|(name, _)| (name, MetricKind::Counter));
+    counters.chain(heads).chain(more).collect()
+}
+
+/// What one device measured until one moment.
+struct Look<'a> {
+    core: &'a Core,
+    shards: Vec<ShardLook>,
+    /// What it counts beside its shards.
+    counters: HashMap<String, u64>,
+    /// The labels of what it measures beside its shards.
+    of_interface: String,
+}
+
+/// What one of its shards measured.
+struct ShardLook {
+    metrics: Box<ShardMetrics>,
+    counters: HashMap<String, u64>,
+    labels: String,
+}
+
+impl<'a> Look<'a> {
+    fn at(core: &'a Core) -> Result<Self, Refusal> {
+        let interface = ("interface", &*core.config.interface);
+        let mut shards = Vec::new();
+        for (shard, done) in (0_u32..).zip(core.shards.execute_all(|| Command::QueryMetrics)) {
+            if let (Answer::Metrics(metrics), _) = done? {
+                shards.push(ShardLook {
+                    counters: metrics.counters.iter().cloned().collect(),
+                    metrics,
+                    labels: labels(&[("shard", &shard.to_string()), interface]),
+                });
+            }
+        }
+        Ok(Self {
+            core,
+            shards,
+            counters: core.device_counters().into_iter().collect(),
+            of_interface: labels(&[interface]),
+        })
+    }
+
+    fn counted(&self) -> (&HashMap<String, u64>, &str) {
+        (&self.counters, &self.of_interface)
+    }
+}
+
+impl ShardLook {
+    fn counted(&self) -> (&HashMap<String, u64>, &str) {
+        (&self.counters, &self.labels)
+    }
+}
+
+fn shards<'l>(looks: &'l [Look<'_>]) -> impl Iterator<Item = &'l ShardLook> {
+    looks.iter().flat_map(|look| &look.shards)
+}
+
+/// Everything that the devices of a process measure: those that share a PRM.
+///
+/// # Errors
+///
+/// `ShuttingDown`.
+pub(crate) fn of(
+    cores: &[&Core],
+    interfaces: &[(String, Option<String>)],
+) -> Result<String, Refusal> {
+    let looks: Result<Vec<_>, _> = cores.iter().map(|core| Look::at(core)).collect();
+    let looks = looks?;
+    let mut text = Text::default();
+    head(&mut text, INFO);
+    for look in &looks {
+        let more = labels(&[
+            ("xdp_mode", &look.core.xdp_mode),
+            ("version", env!("CARGO_PKG_VERSION")),
+        ]);
+        for shard in &look.shards {
+            text.sample(INFO.0, &joined(&shard.labels, &more), 1);
+        }
+    }
+    head(&mut text, OPEN);
+    for (name, waits) in interfaces {
+        let device = looks
+            .iter()
+            .find(|look| look.core.config.interface == *name);
+        let has_link = device.is_none_or(|look| look.core.known_link() == Link::Up);
+        let is_open = waits.is_none() && has_link;
+        text.sample(OPEN.0, &labels(&[("interface", name)]), is_open.into());
+    }
+    families(&mut text, SHARD, || shards(&looks).map(ShardLook::counted));
+    families(&mut text, DEVICE, || looks.iter().map(Look::counted));
+    // What the PRM counts is not each device's own.
+    let prm = looks.get(..1).unwrap_or(&[]);
+    families(&mut text, PRM, || {
+        prm.iter().map(|look| (&look.counters, ""))
+    });
+    ports(&mut text, &looks);
+    let verdict = |name: &str| labels(&[("verdict", name)]);
+    prefixed(&mut text, STEERING, &looks, "steering_", |look, name| {
+        joined(&look.of_interface, &verdict(name))
+    });
+    prefixed(&mut text, LIMITS, prm, "refused_", |_, name| {
+        let (scope, limit) = name.split_once('_').unwrap_or((name, ""));
+        labels(&[("scope", scope), ("limit", limit)])
+    });
+    requests(&mut text, &looks);
+    times(&mut text, &looks);
+    clients(&mut text, &looks);
+    Ok(text.finish())
+}
+
+fn requests(text: &mut Text, looks: &[Look<'_>]) {
+    head(text, REFUSED);
+    for look in looks {
+        let refused = &look.core.request_metrics.refused;
+        for ((_, name), count) in REFUSALS.iter().zip(refused) {
+            let labels = joined(&look.of_interface, &labels(&[("reason", name)]));
+            text.sample(REFUSED.0, &labels, count.load(Ordering::Relaxed));
+        }
+    }
+    head(text, REGISTERED);
+    for look in looks {
+        let kinds = &look.core.request_metrics.kinds;
+        for (kind, count) in MemoryKind::ALL.iter().zip(kinds) {
+            let labels = joined(&look.of_interface, &labels(&[("memory", kind.name())]));
+            text.sample(REGISTERED.0, &labels, count.load(Ordering::Relaxed));
+        }
+    }
+    head(text, REGISTRATION);
+    for look in looks {
+        let registrations = *lock(&look.core.request_metrics.registrations);
+        text.histogram(REGISTRATION.0, &look.of_interface, &registrations);
+    }
+}
+
+/// A client, with what it holds and what its queue pairs counted.
+struct ClientLook {
+    /// The labels by which it is known; its number alone is given to another one later.
+    who: String,
+    holds: Vec<Holding>,
+    counters: Option<QpCounters>,
+    client: Arc<Client>,
+}
+
+impl ClientLook {
+    /// Of the clients of a device.
+    fn all(look: &Look<'_>) -> Vec<Self> {
+        let mut counted: HashMap<ClientId, QpCounters> = HashMap::new();
+        for (client, counters) in look.shards.iter().flat_map(|shard| &shard.metrics.clients) {
+            *counted.entry(*client).or_default() += *counters;
+        }
+        let show = |client: Arc<Client>| {
+            // One that is leaving holds nothing that anybody could ask for.
+            let holds = look.core.prm().holdings_of(client.id)?;
+            Some(Self {
+                who: joined(&who(&client), &look.of_interface),
+                holds,
+                counters: counted.get(&client.id).copied(),
+                client,
+            })
+        };
+        look.core.clients().into_iter().filter_map(show).collect()
+    }
+}
+
+fn clients(text: &mut Text, looks: &[Look<'_>]) {
+    let limits = looks.first().map(|look| look.core.prm().client_limits());
+    head(text, CLIENT_LIMITS);
+    for limit in limits.unwrap_or_default() {
+        let labels = labels(&[("limit", &limit.name)]);
+        text.sample(CLIENT_LIMITS.0, &labels, limit.limit);
+    }
+    let mut clients: Vec<_> = looks.iter().flat_map(ClientLook::all).collect();
+    clients.sort_by_key(|found| found.client.id);
+    head(text, CLIENT_HOLDS);
+    for found in &clients {
+        for held in &found.holds {
+            let labels = joined(&found.who, &labels(&[("limit", &held.name)]));
+            text.sample(CLIENT_HOLDS.0, &labels, held.held);
+        }
+    }
+    head(text, CLIENT_REFUSED);
+    for found in &clients {
+        text.sample(CLIENT_REFUSED.0, &found.who, found.client.refused());
+    }
+    let counted = || {
+        let known = clients.iter();
+        known.filter_map(|found| Some((&found.who, found.counters.as_ref()?)))
+    };
+    head(text, CLIENT_BYTES);
+    for (who, counters) in counted() {
+        for (direction, bytes) in [
+            ("placed", counters.bytes_placed),
+            ("gathered", counters.bytes_gathered),
+        ] {
+            let labels = format!("{who},direction=\"{direction}\"");
+            text.sample(CLIENT_BYTES.0, &labels, bytes);
+        }
+    }
+    head(text, CLIENT_WORK);
+    for (who, counters) in counted() {
+        for (result, count) in [
+            ("success", counters.work_completed),
+            ("error", counters.work_failed),
+            ("flushed", counters.work_flushed),
+        ] {
+            text.sample(CLIENT_WORK.0, &format!("{who},result=\"{result}\""), count);
+        }
+    }
+    head(text, CLIENT_ACCESSES);
+    for (who, counters) in counted() {
+        let refused = counters
+            .named()
+            .filter(|(name, _)| name.starts_with("refused_"));
+        let count = refused.map(|(_, count)| count).sum();
+        text.sample(CLIENT_ACCESSES.0, who, count);
+    }
+}
+
+fn head(text: &mut Text, (name, help, kind): Head) {
+    text.family(name, help, kind);
+}
+
+fn who(client: &Client) -> String {
+    let Credentials { uid, pid, .. } = client.credentials;
+    labels(&[
+        ("client", &client.id.to_string()),
+        ("uid", &uid.to_string()),
+        ("pid", &pid.to_string()),
+        ("program", &client.program),
+    ])
+}
+
+/// Families whose samples are some of these counters, each with the labels beside them.
+fn families<'l, C>(text: &mut Text, all: &[Family], counted: impl Fn() -> C)
+where
+    C: Iterator<Item = (&'l HashMap<String, u64>, &'l str)>,
+{
+    for family in all {
+        let mut samples = Vec::new();
+        for (counters, common) in counted() {
+            for (own, counter) in family.members {
+                if let Some(value) = counters.get(*counter) {
+                    samples.push((joined(common, own), *value));
+                }
+            }
+        }
+        put(text, (family.name, family.help, family.kind), samples);
+    }
+}
+
+/// A family whose counters are there; there is no capture without one, for instance.
+fn put(text: &mut Text, family: Head, samples: Vec<(String, u64)>) {
+    if samples.is_empty() {
+        return;
+    }
+    head(text, family);
+    for (labels, value) in samples {
+        text.sample(family.0, &labels, value);
+    }
+}
+
+fn joined(first: &str, second: &str) -> String {
+    match (first, second) {
+        ("", one) | (one, "") => one.to_owned(),
+        (first, second) => format!("{first},{second}"),
+    }
+}
+
+fn ports(text: &mut Text, looks: &[Look<'_>]) {
+    for family in PORT {
+        let mut samples = Vec::new();
+        for look in looks {
+            for (number, shard) in look.shards.iter().enumerate() {
+                let counters = &shard.counters;
+                let is_there = |n: &usize| counters.contains_key(&format!("port{n}_received"));
+                for own_number in (0..).take_while(is_there) {
+                    let port = counters::port(look.shards.len(), number, own_number);
+                    let common = format!("{},port=\"{port}\"", shard.labels);
+                    for (own, counter) in family.members {
+                        if let Some(value) = counters.get(&format!("port{own_number}_{counter}")) {
+                            samples.push((joined(&common, own), *value));
+                        }
+                    }
+                }
+            }
+        }
+        put(text, (family.name, family.help, family.kind), samples);
+    }
+}
+
+/// A family of all counters whose names begin alike, each with labels from the rest of its name.
+fn prefixed(
+    text: &mut Text,
+    (name, help): (&'static str, &'static str),
+    looks: &[Look<'_>],
+    prefix: &str,
+    labels: impl Fn(&Look<'_>, &str) -> String,
+) {
+    let known = SHARD.iter().flat_map(|family| family.members);
+    let known: Vec<&str> = known.map(|(_, counter)| *counter).collect();
+    let mut samples = Vec::new();
+    for look in looks {
+        for (counter, value) in &look.counters {
+            if let Some(rest) = counter.strip_prefix(prefix)
+                && !known.contains(&counter.as_str())
+            {
+                samples.push((labels(look, rest), *value));
+            }
+        }
+    }
+    samples.sort();
+    put(text, (name, help, MetricKind::Counter), samples);
+}
+
+fn times(text: &mut Text, looks: &[Look<'_>]) {
+    head(text, WORK);
+    for shard in shards(looks) {
+        for class in WorkClass::ALL {
+            let labels = joined(&shard.labels, &labels(&[("operation", class.name())]));
+            text.histogram(WORK.0, &labels, shard.metrics.work.of(class));
+        }
+    }
+    head(text, CONNECT);
+    for shard in shards(looks) {
+        text.histogram(CONNECT.0, &shard.labels, &shard.metrics.connect);
+    }
+}
+
+#[cfg(test)]
+mod tests;

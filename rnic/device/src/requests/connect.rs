@@ -1,0 +1,281 @@
+//! Listening, connecting, accepting, rejecting, disconnecting.
+
+use std::iter::repeat_with;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use rnic_engine::command::{Answer, Command};
+use rnic_host::files::unprivileged_port_start;
+use rnic_host::ports::{LocalPort, Reserved, Stamp};
+use rnic_ipc::control::{
+    MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response, Transport,
+};
+use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
+use rnic_prm::ListenGrant;
+
+use super::ClientSession;
+use crate::interface::paths::Route;
+use crate::refuse;
+use crate::requests::peers::RulesTurn;
+use crate::runtime::FIRST;
+use crate::sync::lock;
+
+/// How a client wants to be connected.
+pub(super) struct Wanted {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) local_port: u16,
+    pub(super) transport: Transport,
+    pub(super) mpa: MpaOptions,
+    pub(super) private_data: Vec<u8>,
+}
+
+impl ClientSession {
+    pub(super) fn listen(
+        &self,
+        local: SocketAddr,
+        backlog: u32,
+        transport: Transport,
+    ) -> Result<Response, Refusal> {
+        let scope = self.core().home(local.ip())?;
+        let port = (transport, local.port());
+        self.follow_port_start();
+        let grant = self.core().prm().listen(self.id(), port, backlog)?;
+        // Until the PRM knows of the listener, other rules would not be for it.
+        let turn = self.core().rules_turn();
+        match self.add_listener(&grant, local, scope, &turn) {
+            Ok(local) => {
+                let listener = *grant.listener();
+                self.core().prm().listening(grant, local);
+                drop(turn);
+                log::info!("client {}: listening at {local}", self.id());
+                Ok(Response::Listening { listener, local })
+            }
+            Err(refusal) => {
+                self.core().prm().listen_failed(grant);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Has the PRM know from which port on the host's programs need no privilege, which may have changed.
+    fn follow_port_start(&self) {
+        if let Some(port) = unprivileged_port_start() {
+            self.core().prm().set_unprivileged_port_start(port);
+        }
+    }
+
+    fn add_listener(
+        &self,
+        grant: &ListenGrant,
+        local: SocketAddr,
+        scope: u32,
+        turn: &RulesTurn<'_>,
+    ) -> Result<SocketAddr, Refusal> {
+        let core = self.core();
+        let at = LocalPort::new(*grant.transport(), local);
+        let reserved = core.ports.listen(at, scope)?;
+        let local = reserved.local();
+        if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
+            core.ports.failed(reserved);
+            return Err(refusal);
+        }
+        let listener = *grant.listener();
+        let peers = core.listener_rules(turn, self.id(), local);
+        let listen = || Command::Listen {
+            client: self.id(),
+            listener,
+            transport: *grant.transport(),
+            local,
+            backlog: *grant.backlog(),
+            peers: peers.clone(),
+        };
+        let listened = core
+            .shards
+            .all_or_none(repeat_with(listen), || Command::Unlisten { listener });
+        self.finish_reservation(reserved, listened.map(|stamps| ((), stamps)))?;
+        Ok(local)
+    }
+
+    pub(super) fn unlisten(&self, listener: ListenerId) -> Result<(), Refusal> {
+        let removal = self.core().prm().unlisten(self.id(), listener)?;
+        let unlistened = self.core().shards.all_do(|| Command::Unlisten { listener });
+        let at = LocalPort::new(*removal.transport(), *removal.local());
+        self.core().ports.unlistened(at);
+        self.core().prm().unlistened(removal);
+        unlistened
+    }
+
+    /// Finds the way to the peer, which may take seconds, and then connects.
+    pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<Response, Refusal> {
+        refuse::check_mpa(&wanted.mpa, &wanted.private_data)?;
+        check_remote(wanted.remote)?;
+        // Said at once, rather than after the way is found.
+        let state = self.query_qp(qp)?;
+        if state != QpState::Idle {
+            return Err(refuse::refusal(
+                RefusalCode::WrongState,
+                &format!("the queue pair is {state:?}, but must be Idle: create a new one"),
+            ));
+        }
+        let core = self.core();
+        let Wanted { local_port, .. } = wanted;
+        if local_port != 0 {
+            self.follow_port_start();
+        }
+        let granted = core
+            .prm()
+            .connect(self.id(), qp, local_port, Instant::now())?;
+        let patience = core.config.resolve_timeout;
+        let Route {
+            local,
+            path,
+            internal_link,
+            scope,
+        } = core.allowed_way(self.id(), wanted.remote.ip(), wanted.local, patience)?;
+        // For further addresses of the peer, which it tells when it answers.
+        let peers = core
+            .prm()
+            .connection_rules(self.id(), &core.config.interface);
+        let qp = *granted.qp();
+        let at = LocalPort::new(wanted.transport, SocketAddr::new(local, local_port));
+        // What stays within this host is in one shard.
+        let within_host = path.is_loopback() || internal_link.is_some();
+        let reserved = if within_host {
+            core.shards.bring(qp, FIRST)?;
+            core.ports.connect(at, scope)?
+        } else {
+            let shard = core.shards.placement().shard_of(qp);
+            core.take_port(at, wanted.remote, shard, scope)?
+        };
+        let local = reserved.local();
+        let connect = Command::Connect {
+            qp,
+            transport: wanted.transport,
+            local,
+            remote: wanted.remote,
+            path,
+            internal_link,
+            peers,
+            may_share: local_port == 0,
+            mpa: wanted.mpa,
+            private_data: wanted.private_data,
+        };
+        let connecting = core.shards.execute_for(qp, connect);
+        let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));
+        let local = match self.finish_reservation(reserved, connecting)? {
+            Answer::Connecting { local } => local,
+            // No other is given.
+            _ => local,
+        };
+        Ok(Response::Connecting { local })
+    }
+
+    pub(super) fn accept(
+        &self,
+        request: ConnRequestId,
+        qp: QpNum,
+        mpa: MpaOptions,
+        private_data: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        refuse::check_mpa(&mpa, &private_data)?;
+        let grant = self.core().prm().accept(self.id(), request, qp)?;
+        let (request, qp) = (*grant.request(), *grant.qp());
+        let shards = &self.core().shards;
+        self.check_answer(request)?;
+        let shard = shards.bring_together(request, qp)?;
+        let accept = Command::Accept {
+            request,
+            qp,
+            mpa,
+            private_data,
+        };
+        shards.execute(shard, accept)?;
+        shards.placement().request_over(request);
+        self.core().prm().accepted(grant);
+        Ok(())
+    }
+
+    /// That the host lets packets go to the peer of a request. One to whom it does not has been answered by TCP or SCTP,
+    /// which ask nobody; that was the last answer.
+    fn check_answer(&self, request: ConnRequestId) -> Result<(), Refusal> {
+        let core = self.core();
+        if lock(&core.rejecting).is_empty() {
+            return Ok(());
+        }
+        let shard = core.shards.shard_of_request(request);
+        let asked = core
+            .shards
+            .execute(shard, Command::QueryRequest { request })?;
+        let (Answer::RequestEnds(Some((local, remote))), _) = asked else {
+            return Ok(());
+        };
+        let Some(rule) = core.rejected_by((local, remote)) else {
+            return Ok(());
+        };
+        core.stale_neighbors.reject(local, remote);
+        Err(refuse::refusal(
+            RefusalCode::Unreachable,
+            &format!(
+                "a connection with {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
+                 `ip route`, and take it away"
+            ),
+        ))
+    }
+
+    pub(super) fn reject(
+        &self,
+        request: ConnRequestId,
+        private_data: Vec<u8>,
+    ) -> Result<(), Refusal> {
+        refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
+        let grant = self.core().prm().reject(self.id(), request)?;
+        let request = *grant.request();
+        self.check_answer(request)?;
+        let shards = &self.core().shards;
+        let reject = Command::Reject {
+            request,
+            private_data,
+        };
+        shards.execute(shards.shard_of_request(request), reject)?;
+        shards.placement().request_over(request);
+        self.core().prm().rejected(grant);
+        Ok(())
+    }
+
+    pub(super) fn disconnect(&self, qp: QpNum, abort: bool) -> Result<(), Refusal> {
+        let granted = self.core().prm().use_qp(self.id(), qp)?;
+        let qp = *granted.qp();
+        let disconnect = Command::Disconnect { qp, abort };
+        self.core().shards.execute_for(qp, disconnect).map(|_| ())
+    }
+
+    /// Tells how the shards took the use of a port.
+    fn finish_reservation<T>(
+        &self,
+        reserved: Reserved,
+        answer: Result<(T, Vec<Stamp>), Refusal>,
+    ) -> Result<T, Refusal> {
+        match answer {
+            Ok((answer, stamps)) => {
+                self.core().ports.used(reserved, &stamps);
+                Ok(answer)
+            }
+            Err(refusal) => {
+                self.core().ports.failed(reserved);
+                Err(refusal)
+            }
+        }
+    }
+}
+
+fn check_remote(remote: SocketAddr) -> Result<(), Refusal> {
+    let address = remote.ip();
+    if remote.port() != 0 && !address.is_unspecified() && !address.is_multicast() {
+        return Ok(());
+    }
+    Err(refuse::refusal(
+        RefusalCode::Malformed,
+        &format!("a connection to {remote} asked: name a unicast address and a port above 0"),
+    ))
+}

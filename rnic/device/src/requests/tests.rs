@@ -1,0 +1,270 @@
+//! Clients of a device whose link is in memory and whose interface is the loopback: everything
+//! between a request and the shard, without privilege.
+
+mod capture;
+mod hello;
+mod inspect;
+mod lifetimes;
+mod listening;
+mod memory;
+mod peers;
+mod queues;
+mod remote;
+mod shards;
+mod users;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rnic_engine::shard::{Shard, ShardConfig};
+use rnic_host::{Interface, Netlink};
+use rnic_ipc::control::{
+    Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response, StagKind,
+};
+use rnic_ipc::id::{CqId, PdId, QpNum};
+use rnic_ipc::shm::SharedMemory;
+use rnic_net::{PathDefaults, Vlans};
+use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
+
+use crate::clients::shared_prm::SharedPrm;
+use crate::device::core::{Core, Parts};
+use crate::interface::paths::Lan;
+use crate::interface::route_monitor::StaleNeighbors;
+use crate::runtime::Shards;
+use crate::runtime::driver::{Driver, Engine, Manner, telling};
+use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
+
+const CREDENTIALS: Credentials = Credentials {
+    uid: 1000,
+    gid: 1000,
+    pid: 77,
+    superuser: false,
+};
+const LOCALHOST: &str = "127.0.0.1:0";
+
+/// A device on the loopback, with the far end of its link.
+pub(crate) struct Bench {
+    pub(crate) device: Arc<Device>,
+    wire: MemoryWire,
+}
+
+impl Bench {
+    pub(crate) fn new(driving: Driving) -> Self {
+        Self::with_limits(driving, Limits::default())
+    }
+
+    fn with_limits(driving: Driving, limits: Limits) -> Self {
+        Self::of(driving, limits, 1)
+    }
+
+    /// With several shards, each with a network of its own.
+    fn with_shards(shards: u8) -> Self {
+        Self::of(Driving::Threaded, Limits::default(), shards)
+    }
+
+    fn of(driving: Driving, limits: Limits, shards: u8) -> Self {
+        let make = |number: u8| {
+            let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
+            let (port, wire) = MemoryPort::intercepted(&umem, 64);
+            let zero = userspace_net::Instant::ZERO;
+            let config = ShardConfig {
+                number: (0, number),
+                ..ShardConfig::default()
+            };
+            let shard = Shard::new(config, pool, vec![port], zero);
+            (Engine::new(shard, number, Instant::now()), wire)
+        };
+        let (mut engines, mut wires): (Vec<_>, Vec<_>) = (0..shards).map(make).unzip();
+        let mut config = DeviceConfig::new("lo");
+        config.limits = limits;
+        config.resolve_timeout = Duration::from_millis(50);
+        let (drivers, told) = match driving {
+            Driving::Threaded => {
+                let (sender, told) = telling();
+                let start = |engine| {
+                    let manner = Manner {
+                        core: None,
+                        polling: config.polling,
+                        seccomp: true,
+                    };
+                    let driver = Driver::threaded(engine, sender.clone(), manner);
+                    driver.unwrap()
+                };
+                (engines.into_iter().map(start).collect(), told)
+            }
+            Driving::Inline => {
+                let (driver, told) = Driver::inline(Box::new(engines.remove(0))).unwrap();
+                (vec![driver], told)
+            }
+        };
+        let name = "lo".to_owned();
+        let shared_prm = SharedPrm::new(config.limits.clone(), config.administrators);
+        let parts = Parts {
+            config,
+            number: 0,
+            lans: vec![Lan {
+                interface: Interface {
+                    name,
+                    index: 1,
+                    mac: [2, 0, 0, 0, 0, 1],
+                    defaults: PathDefaults::new(1500),
+                },
+                vlan: None,
+            }],
+            vlans: Vlans::default(),
+            xdp_mode: "generic".to_owned(),
+            members: None,
+            netlink: Some(Netlink::open().unwrap()),
+            stale_neighbors: StaleNeighbors::new().unwrap(),
+            steering: None,
+            shards: Shards::new(drivers, told),
+            capture: None,
+            frame_bytes: ChunkSize::Bytes2048.frame_capacity(),
+            icmp: Vec::new(),
+        };
+        let core = Core::new(parts, Arc::new(shared_prm));
+        core.take_loopback_addresses();
+        Self {
+            device: Device::start(Arc::new(core)).unwrap(),
+            wire: wires.remove(0),
+        }
+    }
+
+    fn stranger(&self) -> ClientSession {
+        self.device.connect_client(CREDENTIALS).unwrap()
+    }
+
+    pub(crate) fn client(&self) -> ClientSession {
+        self.client_of(CREDENTIALS)
+    }
+
+    fn client_of(&self, credentials: Credentials) -> ClientSession {
+        let session = self.device.connect_client(credentials).unwrap();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        session.request(hello, Vec::new()).0.unwrap();
+        session
+    }
+
+    fn level(&self, name: &str) -> u64 {
+        let counters = self.device.counters().unwrap();
+        let found = counters.iter().find(|(found, _)| found == name);
+        found
+            .unwrap_or_else(|| panic!("no counter {name}: {counters:?}"))
+            .1
+    }
+
+    /// Waits for something that another thread, or driving, brings about.
+    #[track_caller]
+    fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !condition() {
+            assert!(Instant::now() < end, "{what} does not come about");
+            if !self.device.drive() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn both() -> [Bench; 2] {
+    [Bench::new(Driving::Inline), Bench::new(Driving::Threaded)]
+}
+
+fn ask(session: &ClientSession, request: Request) -> Reply {
+    session.request(request, Vec::new()).0
+}
+
+#[track_caller]
+fn refused(reply: Reply) -> RefusalCode {
+    let refusal = reply.unwrap_err();
+    assert!(!refusal.message.is_empty());
+    refusal.code
+}
+
+pub(crate) fn pd(session: &ClientSession) -> PdId {
+    match ask(session, Request::AllocPd) {
+        Ok(Response::Pd(pd)) => pd,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn cq(session: &ClientSession) -> CqId {
+    match session.request(Request::CreateCq { depth: 16 }, Vec::new()) {
+        (Ok(Response::Cq { cq, depth: 16 }), fds) if fds.len() == 2 => cq,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
+    QpAttributes {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        sq_depth: 16,
+        rq_depth: 16,
+        srq: None,
+        max_sge: 4,
+        max_inline: 0,
+        signal_all: false,
+    }
+}
+
+fn qp(session: &ClientSession, pd: PdId, cq: CqId) -> QpNum {
+    let create = Request::CreateQp(attributes(pd, cq));
+    match session.request(create, Vec::new()) {
+        (
+            Ok(Response::Qp {
+                qp,
+                sq_slots: 32,
+                rq_slots: 32,
+            }),
+            fds,
+        ) if fds.len() == 1 => qp,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn memfd(bytes: usize) -> OwnedFd {
+    let (memory, fd) = SharedMemory::create("test", bytes).unwrap();
+    memory.populate().unwrap();
+    fd
+}
+
+fn register(pd: PdId, length: u64) -> Request {
+    let access = Access::READ_WRITE;
+    Request::RegisterMemory {
+        pd,
+        stream: None,
+        access,
+        base: 0x10_0000,
+        offset: 0,
+        length,
+        adopted: false,
+    }
+}
+
+pub(crate) fn region(session: &ClientSession, pd: PdId) -> u32 {
+    match session.request(register(pd, 8192), vec![memfd(8192)]).0 {
+        Ok(Response::Region { stag }) => stag,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn listen(session: &ClientSession, local: &str) -> Result<SocketAddr, RefusalCode> {
+    match ask(
+        session,
+        Request::Listen {
+            local: local.parse().unwrap(),
+            backlog: 4,
+            transport: rnic_ipc::control::Transport::Tcp,
+        },
+    ) {
+        Ok(Response::Listening { local, .. }) => Ok(local),
+        Ok(response) => panic!("{response:?}"),
+        Err(refusal) => Err(refusal.code),
+    }
+}
