@@ -47,6 +47,8 @@ enum Term<'a> {
     Package(&'a str),
     Binary(&'a str),
     Test(&'a str),
+    /// The beginning of a test's name: `test(/^module::/)`.
+    TestsOf(&'a str),
 }
 
 impl<'a> Term<'a> {
@@ -59,6 +61,13 @@ impl<'a> Term<'a> {
         let package = inner("package(").map(Self::Package);
         let named = package.or_else(|| inner("binary(").map(Self::Binary));
         let named = named.or_else(|| inner("test(=").map(Self::Test));
+        let beginning = text
+            .strip_prefix("test(/^")
+            .and_then(|rest| rest.strip_suffix("/)"));
+        // Nothing that is special in a regular expression.
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+        let beginning = beginning.filter(|name| name.chars().all(plain));
+        let named = named.or_else(|| beginning.map(Self::TestsOf));
         named.ok_or_else(|| {
             format!("`{text}` is nothing that tests/conformance/filters.rs knows: teach it")
         })
@@ -74,6 +83,7 @@ impl<'a> Term<'a> {
             Self::Package(wanted) => package == *wanted,
             Self::Binary(wanted) => binary.trim_start_matches("bin/") == *wanted,
             Self::Test(wanted) => test == *wanted,
+            Self::TestsOf(beginning) => test.starts_with(beginning),
         }
     }
 }
@@ -98,6 +108,7 @@ fn a_filter_that_matches_nothing_is_told() {
         "package(p) & binary(p)",
         "package(q) & binary(tool)",
         "binary(more) & test(=c)",
+        "package(p) & test(/^tests::/)",
     ] {
         assert_eq!(of(right), [""; 0], "{right}");
     }
@@ -107,6 +118,8 @@ fn a_filter_that_matches_nothing_is_told() {
         ("package(q) & test(=tests::a)", "matches no test"),
         ("test(=a)", "matches no test"),
         ("package(p) & binary(more)", "matches no test"),
+        ("package(p) & test(/^test::/)", "matches no test"),
+        ("test(/^a.*b/)", "teach it"),
         ("kind(bin)", "teach it"),
     ] {
         let found = of(wrong);

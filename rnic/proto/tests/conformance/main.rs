@@ -88,6 +88,12 @@ fn every_requirement_of_tcp_has_its_row_and_what_shows_it() {
 }
 
 #[test]
+fn every_file_of_tests_is_a_module_of_its_binary() {
+    let lost = sources::files_of_no_module(&root());
+    assert!(lost.is_empty(), "no `mod` for {lost:#?}");
+}
+
+#[test]
 fn every_filter_of_nextest_matches_a_test() {
     let config = read(&root().join(".config/nextest.toml"));
     let complaints = filters::complaints(&config, &sources::tests_of(&root()));

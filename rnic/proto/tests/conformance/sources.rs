@@ -4,7 +4,7 @@
 //! an inline module is the brace below its `mod`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::read;
 
@@ -13,12 +13,8 @@ pub type Tests = BTreeMap<String, bool>;
 
 /// All tests of the members of the workspace at `root`.
 pub fn tests_of(root: &Path) -> Tests {
-    let manifest = read(&root.join("Cargo.toml"));
-    let members = manifest.split_once("members = [").expect("members").1;
-    let members = members.split_once(']').expect("an end of members").0;
     let mut tests = Tests::new();
-    for member in members.split('"').skip(1).step_by(2) {
-        let path = root.join(member);
+    for path in members(root) {
         let manifest = read(&path.join("Cargo.toml"));
         let name = manifest
             .lines()
@@ -32,6 +28,60 @@ pub fn tests_of(root: &Path) -> Tests {
         }
     }
     tests
+}
+
+/// The folders of the members of the workspace at `root`.
+fn members(root: &Path) -> Vec<PathBuf> {
+    let manifest = read(&root.join("Cargo.toml"));
+    let members = manifest.split_once("members = [").expect("members").1;
+    let members = members.split_once(']').expect("an end of members").0;
+    let members = members.split('"').skip(1).step_by(2);
+    members.map(|member| root.join(member)).collect()
+}
+
+/// Files of integration tests that no file has as a module: their tests are never run.
+pub fn files_of_no_module(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for package in members(root) {
+        let is_module = |file: &String| match parent(&package, file) {
+            Some((parent, module)) => {
+                parent.exists()
+                    && read(&parent).lines().any(|line| {
+                        let line = line
+                            .strip_suffix(';')
+                            .and_then(|line| line.split_once("mod "));
+                        line.is_some_and(|(_, name)| name == module)
+                    })
+            }
+            None => true,
+        };
+        let files = rust_files(&package).into_iter();
+        let lost = files.filter(|file| file.starts_with("tests/") && !is_module(file));
+        found.extend(lost.map(|file| package.join(file)));
+    }
+    found
+}
+
+/// The file that has `file` as a module, and the module's name. A binary has none. Nor have files of a folder that is
+/// no binary's: binaries name those by their paths.
+fn parent(package: &Path, file: &str) -> Option<(PathBuf, String)> {
+    let (folder, name) = file.strip_suffix(".rs")?.rsplit_once('/')?;
+    let (folder, name) = match name {
+        "mod" => folder.rsplit_once('/')?,
+        _ => (folder, name),
+    };
+    let binary = folder.split('/').nth(1)?;
+    if name == "main" || !package.join("tests").join(binary).join("main.rs").exists() {
+        return None;
+    }
+    let candidates = [
+        format!("{folder}/main.rs"),
+        format!("{folder}.rs"),
+        format!("{folder}/mod.rs"),
+    ];
+    let parents = candidates.map(|parent| package.join(parent));
+    let parent = parents.iter().find(|parent| parent.exists());
+    Some((parent.unwrap_or(&parents[1]).clone(), name.to_string()))
 }
 
 /// Paths below `package` of its sources and integration tests, with `/`.

@@ -1,0 +1,84 @@
+//! Tests of the whole on this host alone: daemons, tools and verbs programs in network namespaces that each test makes.
+//! The other ends are ours, the kernel's sockets, or programs from Debian. Each needs root, and no image and no other
+//! stack: those that do are in `peers`.
+//!
+//! A file is a module here, and all are one binary: 42 MB once, not for each file. nextest runs each test in a process
+//! of its own.
+
+mod addresses;
+mod against_kernel;
+mod allowed_peers;
+mod bench;
+mod capture;
+mod check;
+mod connections;
+mod containers;
+mod dapl;
+mod embedded;
+mod examples;
+mod extensions;
+mod fabric_programs;
+mod flood;
+mod host_policy;
+mod host_traffic;
+mod hostile_client;
+mod hostile_peer;
+mod hostile_program;
+mod interface_gone;
+mod interface_waits;
+mod interfaces_change;
+mod internal_links;
+mod kernel_peer;
+mod killed;
+mod killed_often;
+mod linksim;
+mod linksim_examples;
+mod live_capture;
+mod local_denial;
+mod loopback;
+mod many_clients;
+mod memory_groups;
+mod memory_limit;
+mod memory_taken_away;
+mod mtu;
+mod namespaces;
+mod operations;
+mod out_of_order;
+mod paths;
+mod polling;
+mod privileges;
+mod program_memory;
+mod pyverbs;
+mod raw;
+mod reload;
+mod remote_memory;
+mod rsocket_programs;
+mod run;
+mod sctp_capture;
+mod sctp_rnic;
+mod sctp_udp;
+mod service_manager;
+mod several_interfaces;
+mod shards;
+mod silent_peers;
+mod soak;
+mod stopped;
+mod tcp_pipe;
+mod tools;
+mod transfers;
+mod two_users;
+mod unread_requests;
+mod users;
+mod verbs;
+mod verbs_examples;
+mod verbs_modes;
+mod verbs_programs;
+mod verbs_semantics;
+mod verbs_symbols;
+mod verify;
+mod vlan;
+mod watch;
+mod windows;
+mod wrong_input_host;
+mod wrong_input_peer;
+mod wrong_input_verbs;
