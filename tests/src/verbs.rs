@@ -16,12 +16,10 @@ use crate::pattern::Pattern;
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Everything that a peer and local work may do.
-pub const FULL_ACCESS: Access = Access {
-    local_write: true,
-    remote_read: true,
-    remote_write: true,
-    remote_atomic: true,
-};
+pub const FULL_ACCESS: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
 
 /// One end of a connection, with a region of its own.
 #[derive(Debug)]

@@ -32,10 +32,7 @@ impl Side {
         size: u32,
         data: Access,
     ) -> Result<Self, ToolError> {
-        let local = Access {
-            local_write: true,
-            ..Access::default()
-        };
+        let local = Access::LOCAL_WRITE;
         let info = pd.register(2 * INFO, local)?;
         let data = pd.register(size as usize, data)?;
         let side = Self { end, info, data };
@@ -125,10 +122,7 @@ impl Server {
         let pd = ProtectionDomain::alloc(context)?;
         let end = Endpoint::new(context, &pd, DEPTH, DEPTH, patience)?;
         // The sink of an RDMA Read: some stacks want remote write of it, ours does not.
-        let access = Access {
-            local_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE;
         Ok(Self(Side::new(end, &pd, SIZE_MAX, access)?))
     }
 
@@ -195,16 +189,9 @@ impl Client {
     pub fn new(context: &Context, size: u32, patience: Duration) -> Result<Self, ToolError> {
         let pd = ProtectionDomain::alloc(context)?;
         let end = Endpoint::new(context, &pd, DEPTH, DEPTH, patience)?;
-        let sink = Access {
-            local_write: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let sink = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let side = Side::new(end, &pd, size, sink)?;
-        let source = Access {
-            remote_read: true,
-            ..Access::default()
-        };
+        let source = Access::REMOTE_READ;
         Ok(Self {
             side,
             source: pd.register(size as usize, source)?,

@@ -124,14 +124,14 @@ impl fmt::Display for CongestionControl {
 /// No congestion control has this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("give cubic, newreno, dctcp or bbr")]
-pub struct NoCongestionControl;
+pub struct ParseCongestionControlError;
 
 impl FromStr for CongestionControl {
-    type Err = NoCongestionControl;
+    type Err = ParseCongestionControlError;
 
-    fn from_str(text: &str) -> Result<Self, NoCongestionControl> {
+    fn from_str(text: &str) -> Result<Self, ParseCongestionControlError> {
         let named = Self::ALL.into_iter().find(|one| one.name() == text);
-        named.ok_or(NoCongestionControl)
+        named.ok_or(ParseCongestionControlError)
     }
 }
 
@@ -229,6 +229,6 @@ mod tests {
             assert_eq!(one.to_string().parse(), Ok(one));
         }
         let unknown = "vegas".parse::<CongestionControl>();
-        assert_eq!(unknown, Err(NoCongestionControl));
+        assert_eq!(unknown, Err(ParseCongestionControlError));
     }
 }

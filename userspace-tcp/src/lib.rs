@@ -92,7 +92,7 @@ pub mod stream;
 mod syn_cookie;
 mod tlp;
 
-pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, NoCongestionControl};
+pub use config::{Config, CongestionControl, ConnOptions, KeepAlive, ParseCongestionControlError};
 pub use interface::{
     ConnCounters, ConnId, ConnectError, Counters, DeferredAck, Event, FlowHint, IcmpError, InOrder,
     Info, ListenError, NEW_RANGES_MAX, NewRange, NewRanges, Outgoing, Payload, Received, SegmentId,

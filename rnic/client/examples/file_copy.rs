@@ -55,7 +55,7 @@ fn main() -> Result<(), Failure> {
 
 async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Result<(), Failure> {
     let end = End::new(context)?;
-    let pieces = end.pd.register(READS * PIECE, Access::LOCAL)?;
+    let pieces = end.pd.register(READS * PIECE, Access::LOCAL_WRITE)?;
     let listener = Listener::bind(context, address, 1)?;
     println!("listening on {}", listener.local_addr());
     let request = listener.next_request().await?;
@@ -109,10 +109,7 @@ async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Resu
 
 async fn send(context: &Context, address: SocketAddr, bytes: Vec<u8>) -> Result<(), Failure> {
     let end = End::new(context)?;
-    let to_read = Access {
-        remote_read: true,
-        ..Access::LOCAL
-    };
+    let to_read = Access::LOCAL_WRITE | Access::REMOTE_READ;
     // At least one byte, so that there is memory to register.
     let file = end.pd.register(bytes.len().max(1), to_read)?;
     file.write(0, &bytes)?;
@@ -151,7 +148,7 @@ struct End {
 impl End {
     fn new(context: &Context) -> Result<Self, Failure> {
         let pd = ProtectionDomain::alloc(context)?;
-        let messages = pd.register(Offer::LEN + Answer::LEN, Access::LOCAL)?;
+        let messages = pd.register(Offer::LEN + Answer::LEN, Access::LOCAL_WRITE)?;
         let cq = CompletionQueue::create(context, 256)?;
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
         Ok(Self { pd, qp, messages })

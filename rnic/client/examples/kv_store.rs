@@ -61,10 +61,7 @@ fn main() -> Result<(), Failure> {
 
 fn serve(context: &Context, address: SocketAddr) -> Result<(), Failure> {
     let pd = ProtectionDomain::alloc(context)?;
-    let to_read = Access {
-        remote_read: true,
-        ..Access::default()
-    };
+    let to_read = Access::REMOTE_READ;
     let table = Mutex::new(Table {
         memory: pd.register(TABLE, to_read)?,
     });
@@ -262,7 +259,7 @@ impl End {
     const HALF: usize = REACH * SLOT;
 
     fn new(context: &Context, pd: &ProtectionDomain) -> Result<Self, Failure> {
-        let region = pd.register(2 * Self::HALF, Access::LOCAL)?;
+        let region = pd.register(2 * Self::HALF, Access::LOCAL_WRITE)?;
         let cq = CompletionQueue::create(context, 64)?;
         let qp = QueuePair::create(pd, &cq, &cq, QpConfig::default())?;
         Ok(Self { qp, cq, region })

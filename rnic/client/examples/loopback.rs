@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Driving, Listener,
-    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Listener, MemoryRegion,
+    ProtectionDomain, QpConfig, QueuePair, Runtime, WorkCompletion, WorkRequest,
 };
 
 /// Any error; `Send`, so that threads can hand it on.
@@ -26,7 +26,7 @@ fn main() -> Result<(), Failure> {
     let rounds: usize = rounds.map_or(Ok(100_000), |text| text.parse())?;
     let mut config = DeviceConfig::loopback();
     // Whoever polls runs the engine: no other thread is needed.
-    config.driving = Driving::Inline;
+    config.runtime = Runtime::Caller;
     let context = Context::embedded(&Device::open(config)?)?;
     let ends = [End::new(&context)?, End::new(&context)?];
     connect(&context, &ends)?;
@@ -98,11 +98,7 @@ struct End {
 impl End {
     fn new(context: &Context) -> Result<Self, rnic::Error> {
         let pd = ProtectionDomain::alloc(context)?;
-        let access = Access {
-            local_write: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let region = pd.register(WRITE, access)?;
         let cq = CompletionQueue::create(context, 64)?;
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;

@@ -88,7 +88,7 @@ struct End {
 impl End {
     fn new(context: &Context) -> Result<Self, rnic::Error> {
         let pd = ProtectionDomain::alloc(context)?;
-        let region = pd.register(2 * BYTES, Access::LOCAL)?;
+        let region = pd.register(2 * BYTES, Access::LOCAL_WRITE)?;
         let cq = CompletionQueue::create(context, 16)?;
         let config = QpConfig::default().sq_depth(8).rq_depth(8);
         let qp = QueuePair::create(&pd, &cq, &cq, config)?;

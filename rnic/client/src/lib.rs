@@ -89,7 +89,7 @@
 //!
 //! let listener = Listener::bind(&context, "192.0.2.2:18515", 8)?;
 //! let pd = ProtectionDomain::alloc(&context)?;
-//! let region = pd.register(4096, rnic::Access::LOCAL)?;
+//! let region = pd.register(4096, rnic::Access::LOCAL_WRITE)?;
 //! let cq = CompletionQueue::create(&context, 64)?;
 //! let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
 //! let request = listener.next_request().await?;
@@ -186,11 +186,12 @@ pub use rnic_adopt::{forks, watch_forks};
 #[cfg(feature = "embedded")]
 pub use rnic_device::{
     Administrators, AllowList, CongestionControl, Cores, Credentials, DedicatedQueues, Device,
-    DeviceConfig, DeviceError, Driving, FloodLimits, HostError, HostIpsec, KeepAlive,
-    KernelFeature, Limits, ListenerAddress, ListenerPeers, LoopbackUse, NoCongestionControl,
-    NoHostIpsec, NoListenerAddress, NoPrefix, NoProcessors, NoQueues, NoShardCount, Polling,
-    PortRanges, Prefix, Quota, Rate, Resource, SctpUdp, ShardCount, SteeringError, UserLimits,
-    Users, VlanConfig, VlanId, Vlans, XdpMode, XskError, XskRequest,
+    DeviceConfig, DeviceError, FloodLimits, HostError, HostIpsec, KeepAlive, KernelFeature, Limits,
+    ListenerAddress, ListenerPeers, LoopbackUse, ParseCongestionControlError, ParseCoresError,
+    ParseDedicatedQueuesError, ParseHostIpsecError, ParseListenerAddressError, ParsePrefixError,
+    ParseShardCountError, Polling, PortRanges, Prefix, Quota, Rate, Resource, Runtime, SctpUdp,
+    ShardCount, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans, XdpMode, XskError,
+    XskRequest,
 };
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{

@@ -18,7 +18,7 @@ mod embedded {
     use crate::link::Link;
 
     impl Context {
-        /// Through a device in this process. With [`crate::Driving::Inline`] the engine runs in the
+        /// Through a device in this process. With [`crate::Runtime::Caller`] the engine runs in the
         /// calls of this crate, and only there: a program that makes none for long lets its peers time
         /// out.
         pub fn embedded(device: &Arc<Device>) -> Result<Self, Error> {

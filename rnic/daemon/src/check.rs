@@ -6,7 +6,7 @@ mod faults;
 use std::fmt::{self, Display, Formatter};
 
 use rnic_device::{
-    DeviceConfig, Devices, LoopbackUse, Polling, Presence, Quota, Resource, UserLimits, XdpMode,
+    DeviceConfig, Devices, LoopbackUse, OnMissing, Polling, Quota, Resource, UserLimits, XdpMode,
 };
 use rnic_host::missing_features;
 
@@ -30,7 +30,7 @@ impl Display for Effective<'_> {
             log,
             drain,
             user: account,
-            presence,
+            on_missing,
             devices,
         } = self.0;
         let Some(device) = devices.first() else {
@@ -45,7 +45,7 @@ impl Display for Effective<'_> {
         let group = device.administrators.gid.map(names::group);
         optional(f, "admin_group", group, "none")?;
         line(f, "no_seccomp", !device.seccomp)?;
-        line(f, "no_wait", *presence == Presence::Required)?;
+        line(f, "no_wait", *on_missing == OnMissing::Fail)?;
         optional(f, "metrics", metrics.as_ref(), "nowhere")?;
         line(f, "drain", drain.as_millis())?;
         line(f, "log", format!("{log}").to_lowercase())?;

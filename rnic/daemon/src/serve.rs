@@ -104,7 +104,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     let service = Arc::new(Service::from_environment());
     open_files::raise(&settings.devices);
     let (devices, (socket, metrics)) =
-        Devices::open_then(settings.devices.clone(), settings.presence, || {
+        Devices::open_then(settings.devices.clone(), settings.on_missing, || {
             // While their directories can be written to, and the first be given to a group.
             let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
             let metrics = settings

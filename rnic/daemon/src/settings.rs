@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use log::LevelFilter;
 use rnic_device::{
-    Administrators, AllowList, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse, Polling,
-    Presence, Rate, SctpUdp,
+    Administrators, AllowList, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse,
+    OnMissing, Polling, Rate, SctpUdp,
 };
 use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
 
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     /// Whom to become first; none: nobody else.
     pub(crate) user: Option<Account>,
     /// Whether interfaces are waited for.
-    pub(crate) presence: Presence,
+    pub(crate) on_missing: OnMissing,
     /// One for each interface, each with the same limits.
     pub(crate) devices: Vec<DeviceConfig>,
 }
@@ -126,7 +126,7 @@ impl Settings {
             socket_group,
             metrics,
             user,
-            presence,
+            on_missing,
             log: _,
             drain: _,
             devices: _,
@@ -136,7 +136,7 @@ impl Settings {
             ("socket_mode", *socket_mode != asked.socket_mode),
             ("socket_group", *socket_group != asked.socket_group),
             ("metrics", *metrics != asked.metrics),
-            ("no_wait", *presence != asked.presence),
+            ("no_wait", *on_missing != asked.on_missing),
             ("--user", *user != asked.user),
         ]
         .into_iter()
@@ -206,9 +206,9 @@ impl Settings {
             log: given.log.unwrap_or(LevelFilter::Info),
             drain: given.drain.map_or(DRAIN, Duration::from_millis),
             user: None,
-            presence: match given.no_wait {
-                true => Presence::Required,
-                false => Presence::Awaited,
+            on_missing: match given.no_wait {
+                true => OnMissing::Fail,
+                false => OnMissing::Wait,
             },
             devices,
         })

@@ -53,7 +53,7 @@ pub struct DeviceConfig {
     /// Who may see all clients' objects and give an operator's orders.
     pub administrators: Administrators,
     /// Who runs the shard.
-    pub driving: Driving,
+    pub runtime: Runtime,
     /// What a shard thread does while it has nothing to do.
     pub polling: Polling,
     /// Whether a shard thread may only make the system calls that it needs (seccomp(2)). One that it
@@ -127,7 +127,7 @@ impl DeviceConfig {
                 gid: None,
                 private: false,
             },
-            driving: Driving::Threaded,
+            runtime: Runtime::Thread,
             polling: Polling::default(),
             seccomp: false,
             user_timeout: Duration::from_secs(100),
@@ -177,7 +177,7 @@ impl ShardCount {
 }
 
 impl FromStr for ShardCount {
-    type Err = NoShardCount;
+    type Err = ParseShardCountError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "auto" {
@@ -185,7 +185,7 @@ impl FromStr for ShardCount {
         }
         let number = text.parse().ok();
         let number = number.filter(|number| (1..=Self::MAX).contains(number));
-        number.map(Self::Number).ok_or(NoShardCount)
+        number.map(Self::Number).ok_or(ParseShardCountError)
     }
 }
 
@@ -201,17 +201,17 @@ impl std::fmt::Display for ShardCount {
 /// A text that says no number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give a number from 1 to {}, or `auto`", ShardCount::MAX)]
-pub struct NoShardCount;
+pub struct ParseShardCountError;
 
 /// What [`crate::Devices`] do about interfaces that are not there, are down, or have no address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Presence {
+pub enum OnMissing {
     /// All must be ready at the start. One that is taken away later stays closed.
-    Required,
+    Fail,
     /// Each is waited for, and opened when it is ready; also again, when it was taken away. A thread keeps
     /// what that asks of the kernel ([`rnic_host::privileges::TO_OPEN`]).
     #[default]
-    Awaited,
+    Wait,
 }
 
 /// Whether connections between addresses of this host are made. They go over no interface.
@@ -275,10 +275,10 @@ impl From<XdpMode> for ModePreference {
 
 /// Who runs the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Driving {
+pub enum Runtime {
     /// A thread of the device's own.
     #[default]
-    Threaded,
+    Thread,
     /// Whoever calls [`crate::Device::drive`].
-    Inline,
+    Caller,
 }

@@ -36,7 +36,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Device {
     core: Arc<Core>,
-    /// Handles what the shard tells, with threaded driving.
+    /// Handles what the shard tells, with a thread of its own.
     teller: Mutex<Option<JoinHandle<()>>>,
     icmp: Mutex<Option<IcmpReader>>,
     follower: Mutex<Option<RouteMonitor>>,
@@ -136,8 +136,8 @@ impl Device {
         Ok(session)
     }
 
-    /// Polls the shard once and handles what it tells, with inline driving; says whether there was
-    /// work. With threaded driving it does nothing.
+    /// Polls the shard once and handles what it tells, with `Runtime::Caller`; says whether there was
+    /// work. With a thread of its own it does nothing.
     pub fn drive(&self) -> bool {
         if self.core.shards.are_threaded() {
             return false;

@@ -4,9 +4,9 @@
 //! As with the verbs, a client is of one device, and so is everything it has; a program that wants to
 //! use two is two clients. Limits are of all devices together. Connections from an address of one to an
 //! address of another are made within the process: both shards must run, so whoever drives one
-//! ([`crate::Driving::Inline`]) drives the other as well.
+//! ([`crate::Runtime::Caller`]) drives the other as well.
 //!
-//! Devices come and go with their interfaces ([`Presence::Awaited`]): [`slots`] has what is to be open and
+//! Devices come and go with their interfaces ([`OnMissing::Wait`]): [`slots`] has what is to be open and
 //! what is, [`reopener`] makes them the same, by [`opening`].
 
 pub(crate) mod apply;
@@ -28,7 +28,7 @@ use crate::device::drain;
 use crate::interface::internal;
 use crate::interface::open;
 use crate::observe::metrics;
-use crate::{Device, DeviceConfig, DeviceError, Presence, refuse};
+use crate::{Device, DeviceConfig, DeviceError, OnMissing, refuse};
 use reopener::Keeper;
 use slots::{Slot, Slots};
 
@@ -61,7 +61,7 @@ impl Devices {
     /// [`DeviceError`], and those of `opened`.
     pub fn open_then<T, E: From<DeviceError>>(
         mut configs: Vec<DeviceConfig>,
-        presence: Presence,
+        on_missing: OnMissing,
         opened: impl FnOnce() -> Result<T, E>,
     ) -> Result<(Self, T), E> {
         let first = check_all(&configs)?.clone();
@@ -79,7 +79,7 @@ impl Devices {
             let mut slot = Slot::new(config.clone(), shard);
             match open::open(config, shard) {
                 Ok(opened) => interfaces.push(opened),
-                Err(error) if presence == Presence::Awaited && error.is_absence() => {
+                Err(error) if on_missing == OnMissing::Wait && error.is_absence() => {
                     slot.wait_for(&error.to_string());
                 }
                 Err(error) => return Err(error.into()),
@@ -92,9 +92,9 @@ impl Devices {
             internal::join(&core, &cores);
             cores.push(core);
         }
-        let keeper = match presence {
-            Presence::Required => None,
-            Presence::Awaited => {
+        let keeper = match on_missing {
+            OnMissing::Fail => None,
+            OnMissing::Wait => {
                 Some(Keeper::start().map_err(open::host("a thread that waits for interfaces"))?)
             }
         };
@@ -235,7 +235,7 @@ impl Devices {
     /// # Errors
     ///
     /// `UnknownObject` when it is none of these devices'; `Host` when it can't be opened, and then it is tried again
-    /// by itself; `WrongState` when interfaces are not waited for ([`Presence::Required`]).
+    /// by itself; `WrongState` when interfaces are not waited for ([`OnMissing::Fail`]).
     pub fn reopen(&self, interface: &str, patience: Duration) -> Result<(), Refusal> {
         let all = self.slots.all();
         let Some(slot) = all.iter().find(|slot| slot.config.interface == interface) else {

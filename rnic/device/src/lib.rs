@@ -32,16 +32,17 @@ mod sync;
 
 pub use capture::pcapng;
 pub use clients::audit::TARGET as AUDIT;
-pub use config::cores::{Cores, NoProcessors};
-pub use config::dedicated_queues::{DedicatedQueues, NoQueues};
+pub use config::cores::{Cores, ParseCoresError};
+pub use config::dedicated_queues::{DedicatedQueues, ParseDedicatedQueuesError};
 pub use config::{
-    DeviceConfig, Driving, LoopbackUse, NoShardCount, Polling, Presence, ShardCount, XdpMode,
+    DeviceConfig, LoopbackUse, OnMissing, ParseShardCountError, Polling, Runtime, ShardCount,
+    XdpMode,
 };
 pub use device::Device;
 pub use devices::Devices;
 pub use devices::apply::Reconfiguring;
 pub use error::DeviceError;
-pub use interface::ipsec::{HostIpsec, NoHostIpsec};
+pub use interface::ipsec::{HostIpsec, ParseHostIpsecError};
 pub use interface::paths::VlanConfig;
 pub use observe::metrics::{MetricKind, metric_names};
 pub use refuse::bounded;
@@ -49,11 +50,11 @@ pub use requests::ClientSession;
 pub use rnic_engine::shard::SctpUdp;
 pub use rnic_host::HostError;
 pub use rnic_ipc::control::DeviceName;
-pub use rnic_net::{AllowList, NoPrefix, Prefix, VlanId, Vlans};
+pub use rnic_net::{AllowList, ParsePrefixError, Prefix, VlanId, Vlans};
 pub use rnic_prm::{
-    Administrators, Credentials, Limits, ListenerAddress, ListenerPeers, NoListenerAddress,
+    Administrators, Credentials, Limits, ListenerAddress, ListenerPeers, ParseListenerAddressError,
     PortRanges, Quota, Resource, UserLimits, Users,
 };
 pub use rnic_steering::{FloodLimits, Rate, SteeringError};
 pub use rnic_xsk::{KernelFeature, Request as XskRequest, XskError};
-pub use userspace_tcp::{CongestionControl, KeepAlive, NoCongestionControl};
+pub use userspace_tcp::{CongestionControl, KeepAlive, ParseCongestionControlError};

@@ -8,7 +8,7 @@ mod support;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rnic_device::Driving;
+use rnic_device::Runtime;
 use rnic_ipc::control::{DisconnectReason, Event, RefusalCode, Request};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use support::{Client, Host, REGION, counter, drive, hosts, until};
@@ -19,11 +19,11 @@ fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, driving: Driving) {
+fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, runtime: Runtime) {
     let [near, far] = hosts;
-    let near_device = near.device(|config| config.driving = driving);
+    let near_device = near.device(|config| config.runtime = runtime);
     let far_device = far.device(|_| ());
-    if driving == Driving::Inline {
+    if runtime == Runtime::Caller {
         drive(&near_device);
     }
     let (mut us, mut them) = (
@@ -85,19 +85,19 @@ fn transfer(hosts: &[Host; 2], address: fn(&Host) -> IpAddr, driving: Driving) {
 #[test]
 fn write_send_and_read_over_ipv4() {
     let hosts = hosts("dev4");
-    transfer(&hosts, Host::v4, Driving::Threaded);
+    transfer(&hosts, Host::v4, Runtime::Thread);
 }
 
 #[test]
 fn write_send_and_read_over_ipv6() {
     let hosts = hosts("dev6");
-    transfer(&hosts, Host::v6, Driving::Threaded);
+    transfer(&hosts, Host::v6, Runtime::Thread);
 }
 
 #[test]
 fn write_send_and_read_driven_inline() {
     let hosts = hosts("devin");
-    transfer(&hosts, Host::v4, Driving::Inline);
+    transfer(&hosts, Host::v4, Runtime::Caller);
 }
 
 #[test]

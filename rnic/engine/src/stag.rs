@@ -362,8 +362,14 @@ impl StagTable {
         user: User,
     ) -> Result<ReadGrant<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        self.range(entry, stag, to, len, entry.access().remote_read)
-            .map(ReadGrant)
+        self.range(
+            entry,
+            stag,
+            to,
+            len,
+            entry.access().contains(Access::REMOTE_READ),
+        )
+        .map(ReadGrant)
     }
 
     /// Checks a peer's RDMA Write of `len` bytes to `to`. Zero bytes are no access and not to be
@@ -393,7 +399,7 @@ impl StagTable {
     #[inline]
     fn remote_write_reach(&self, stag: Stag, user: User) -> Result<StagRange<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        self.reach(entry, stag, entry.access().remote_write)
+        self.reach(entry, stag, entry.access().contains(Access::REMOTE_WRITE))
     }
 
     /// Checks a peer's Atomic Operation at `to` (RFC 7306 section 8.2). What has to be aligned is the
@@ -405,7 +411,13 @@ impl StagTable {
         user: User,
     ) -> Result<Target<'_>, StagError> {
         let entry = self.valid(stag, user)?;
-        let range = self.range(entry, stag, to, OPERAND_LEN, entry.access().remote_atomic)?;
+        let range = self.range(
+            entry,
+            stag,
+            to,
+            OPERAND_LEN,
+            entry.access().contains(Access::REMOTE_ATOMIC),
+        )?;
         let memory = range.memory;
         let word = memory.word(range.start);
         let word = word.ok_or(StagError::Misaligned { stag, to })?;
@@ -426,7 +438,7 @@ impl StagTable {
     pub fn local_write(&self, sge: &Sge, user: User) -> Result<WriteGrant<'_>, StagError> {
         let stag = Stag(sge.lkey);
         let entry = self.valid(stag, user)?;
-        let allowed = entry.access().local_write && !entry.is_window();
+        let allowed = entry.access().contains(Access::LOCAL_WRITE) && !entry.is_window();
         self.range(entry, stag, TaggedOffset(sge.addr), sge.length, allowed)
             .map(WriteGrant)
     }

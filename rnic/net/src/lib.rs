@@ -54,7 +54,7 @@ pub use protocol::Protocol;
 pub use reassembly::{FRAGMENT_LIFETIME, Reassembly, ReassemblyCounters};
 pub use rejected::RejectedPaths;
 pub use template::{HeaderTemplate, VariableFields};
-pub use vlan::{NoPrefix, Prefix, VlanId, Vlans};
+pub use vlan::{ParsePrefixError, Prefix, VlanId, Vlans};
 
 /// Bytes of an Ethernet header without a VLAN tag.
 pub const ETHERNET_HEADER: usize = 14;

@@ -72,23 +72,23 @@ impl Prefix {
 /// What a text is that is no [`Prefix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give an address, or a network such as 198.18.7.0/24 or 2001:db8:7::/64")]
-pub struct NoPrefix;
+pub struct ParsePrefixError;
 
 impl FromStr for Prefix {
-    type Err = NoPrefix;
+    type Err = ParsePrefixError;
 
-    fn from_str(text: &str) -> Result<Self, NoPrefix> {
+    fn from_str(text: &str) -> Result<Self, ParsePrefixError> {
         let (address, len) = match text.split_once('/') {
             Some((address, len)) => (address, Some(len)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| NoPrefix)?;
+        let address: IpAddr = address.parse().map_err(|_| ParsePrefixError)?;
         let len = match len {
-            Some(len) => len.parse().map_err(|_| NoPrefix)?,
+            Some(len) => len.parse().map_err(|_| ParsePrefixError)?,
             None if address.is_ipv4() => 32,
             None => 128,
         };
-        Self::new(address, len).ok_or(NoPrefix)
+        Self::new(address, len).ok_or(ParsePrefixError)
     }
 }
 

@@ -40,7 +40,7 @@ pub use grant::{
 };
 pub use limits::{Limits, Quota, Resource, kept_for_administrators};
 pub use pace::Pace;
-pub use peers::{ListenerAddress, ListenerPeers, NoListenerAddress};
+pub use peers::{ListenerAddress, ListenerPeers, ParseListenerAddressError};
 pub use prm::{
     ListedClient, ListedQp, ListedRegion, Listing, LiveListener, Prm, RefusedRequest, STAGS_MAX,
 };

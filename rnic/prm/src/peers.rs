@@ -41,12 +41,12 @@ impl ListenerAddress {
     "give an address and a port above 0, such as 198.18.0.1:7471 or [2001:db8::1]:7471, or :7471 for every \
      address"
 )]
-pub struct NoListenerAddress;
+pub struct ParseListenerAddressError;
 
 impl FromStr for ListenerAddress {
-    type Err = NoListenerAddress;
+    type Err = ParseListenerAddressError;
 
-    fn from_str(text: &str) -> Result<Self, NoListenerAddress> {
+    fn from_str(text: &str) -> Result<Self, ParseListenerAddressError> {
         let found = match text.strip_prefix(':') {
             Some(port) => port.parse().ok().map(|port| Self {
                 address: None,
@@ -63,7 +63,7 @@ impl FromStr for ListenerAddress {
                     .address
                     .is_some_and(|address| address.is_unspecified())
         };
-        found.filter(is_one).ok_or(NoListenerAddress)
+        found.filter(is_one).ok_or(ParseListenerAddressError)
     }
 }
 

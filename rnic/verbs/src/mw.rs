@@ -146,10 +146,9 @@ fn rights(info: &ibv_mw_bind_info) -> Outcome<Access> {
             "a memory window with access flags {flags:#x}: zero-based ones are not there"
         )));
     }
-    Ok(Access {
-        local_write: false,
-        remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
-        remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
-        remote_atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
-    })
+    Ok(
+        Access::REMOTE_READ.when(flags & IBV_ACCESS_REMOTE_READ != 0)
+            | Access::REMOTE_WRITE.when(flags & IBV_ACCESS_REMOTE_WRITE != 0)
+            | Access::REMOTE_ATOMIC.when(flags & IBV_ACCESS_REMOTE_ATOMIC != 0),
+    )
 }

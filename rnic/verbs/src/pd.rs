@@ -214,10 +214,8 @@ pub(crate) fn rights(flags: c_uint) -> Outcome<Access> {
             "remote writes or atomics without the right to write locally",
         ));
     }
-    Ok(Access {
-        local_write,
-        remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
-        remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
-        remote_atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
-    })
+    Ok(Access::LOCAL_WRITE.when(local_write)
+        | Access::REMOTE_READ.when(flags & IBV_ACCESS_REMOTE_READ != 0)
+        | Access::REMOTE_WRITE.when(flags & IBV_ACCESS_REMOTE_WRITE != 0)
+        | Access::REMOTE_ATOMIC.when(flags & IBV_ACCESS_REMOTE_ATOMIC != 0))
 }

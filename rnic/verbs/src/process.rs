@@ -36,7 +36,7 @@ static CURRENT: PerProcess<Process> = PerProcess::new(Process::begin);
 #[cfg(feature = "embedded")]
 fn embedded(interface: &str) -> Outcome<Context> {
     let mut config = rnic::DeviceConfig::new(interface);
-    config.driving = rnic::Driving::Threaded;
+    config.runtime = rnic::Runtime::Thread;
     let device = rnic::Device::open(config);
     let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
     Ok(Context::embedded(&device)?)

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rnic::{Context, Device, DeviceConfig, Driving, WcStatus, WorkRequest};
+use rnic::{Context, Device, DeviceConfig, Runtime, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::footprint::Footprint;
 use rnic_tests::lab::{Command, Family, Lab, LinkOptions, Namespace, Process};
@@ -369,9 +369,9 @@ fn a_daemon_that_is_told_not_to_connects_no_addresses_of_its_own() {
 /// Two clients of one program, and one client to itself; no daemon.
 #[test]
 fn embedded_programs_connect_to_themselves() {
-    for driving in [Driving::Threaded, Driving::Inline] {
+    for runtime in [Runtime::Thread, Runtime::Caller] {
         let mut config = DeviceConfig::loopback();
-        config.driving = driving;
+        config.runtime = runtime;
         let device = Device::open(config).unwrap();
         let contexts = [(); 2].map(|()| Context::embedded(&device).unwrap());
         for pair in [[0, 1], [0, 0]] {

@@ -326,10 +326,7 @@ fn an_rnic_of_the_program_s_own_process_takes_only_what_is_mapped_for_its_rights
             }
         }
     };
-    let reads = Access {
-        remote_read: true,
-        ..Access::default()
-    };
+    let reads = Access::REMOTE_READ;
     protect(1, rustix::mm::MprotectFlags::READ);
     assert_eq!(read(0, 2 * PAGE, reads), Ok(()));
     assert_eq!(read(0, 2 * PAGE, ACCESS), Err(RefusalCode::BadMemory));

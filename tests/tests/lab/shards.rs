@@ -16,12 +16,7 @@ use rnic_tests::tool;
 use rnic_tests::verbs::{FULL_ACCESS, LIMIT};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-const TO_READ: Access = Access {
-    local_write: false,
-    remote_read: true,
-    remote_write: false,
-    remote_atomic: false,
-};
+const TO_READ: Access = Access::REMOTE_READ;
 const PORT: u16 = 18515;
 /// Bytes of each queue pair's part of the memory.
 const PART: usize = 5000;

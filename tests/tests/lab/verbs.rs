@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use rnic::{
-    CompletionQueue, Context, Device, DeviceConfig, DisconnectReason, Driving, Error, MAX_INLINE,
-    MAX_SGE, ProtectionDomain, QpConfig, QpState, QueuePair, Sge, SharedReceiveQueue, SrqConfig,
+    CompletionQueue, Context, Device, DeviceConfig, DisconnectReason, Error, MAX_INLINE, MAX_SGE,
+    ProtectionDomain, QpConfig, QpState, QueuePair, Runtime, Sge, SharedReceiveQueue, SrqConfig,
     WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -309,7 +309,7 @@ fn an_embedded_rnic_does_it_all_too() {
     let daemon = Daemon::start(&lab, &there, &DaemonOptions::default());
     here.namespace.in_thread(|| {
         let mut config = DeviceConfig::new(INTERFACE);
-        config.driving = Driving::Inline;
+        config.runtime = Runtime::Caller;
         let device = Device::open(config).expect("the interface is there");
         let context = Context::embedded(&device).expect("an RNIC of our own");
         let mut a = Endpoint::of(context, BYTES);

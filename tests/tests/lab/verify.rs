@@ -67,11 +67,7 @@ struct Liar {
 impl Liar {
     fn new(context: &Context, plan: &Plan, wrong: Option<u64>) -> Self {
         let pd = ProtectionDomain::alloc(context).expect("a protection domain");
-        let access = Access {
-            local_write: true,
-            remote_read: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
         let region = pd.register(plan.span as usize, access).expect("a region");
         region.write(0, &bytes(plan, wrong)).expect("in the region");
         let (sends, receives) = (4 * DEPTH, NOTES_IN_FLIGHT + 2);

@@ -11,12 +11,7 @@ use rnic_tests::verbs::{Endpoint, FULL_ACCESS, LIMIT};
 
 const PORT: u16 = 18515;
 const LEN: usize = 8192;
-const TO_READ: Access = Access {
-    local_write: false,
-    remote_read: true,
-    remote_write: false,
-    remote_atomic: false,
-};
+const TO_READ: Access = Access::REMOTE_READ;
 
 /// Two peers on one host, and an owner on the other with a queue pair for each, in one domain.
 /// Fields are dropped in this order.

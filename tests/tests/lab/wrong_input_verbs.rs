@@ -171,12 +171,7 @@ fn a_write_to_a_region_that_was_taken_back_ends_the_stream() {
 #[test]
 fn a_write_without_the_right_to_ends_the_stream() {
     let case = Case::new("write-right");
-    let rights = Access {
-        local_write: true,
-        remote_read: true,
-        remote_write: false,
-        remote_atomic: true,
-    };
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let region = case.b.pd.register(REGION, rights).unwrap();
     case.write(region.remote(0..REGION).unwrap());
     // DDP has no code for rights, RDMAP has.
@@ -204,12 +199,7 @@ fn a_read_beyond_the_end_of_the_region_ends_the_stream() {
 #[test]
 fn a_read_without_the_right_to_ends_the_stream() {
     let case = Case::new("read-right");
-    let rights = Access {
-        local_write: true,
-        remote_read: false,
-        remote_write: true,
-        remote_atomic: true,
-    };
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let region = case.b.pd.register(REGION, rights).unwrap();
     case.read(region.remote(0..REGION).unwrap());
     case.ends_with(0x0102, "refused_access_rights");

@@ -254,10 +254,10 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
 /// `lw`, `rr`, `rw`, `ra`: local write, remote read, remote write, remote atomic.
 fn rights(access: Access) -> String {
     let rights = [
-        (access.local_write, "lw"),
-        (access.remote_read, "rr"),
-        (access.remote_write, "rw"),
-        (access.remote_atomic, "ra"),
+        (access.contains(Access::LOCAL_WRITE), "lw"),
+        (access.contains(Access::REMOTE_READ), "rr"),
+        (access.contains(Access::REMOTE_WRITE), "rw"),
+        (access.contains(Access::REMOTE_ATOMIC), "ra"),
     ];
     let given: Vec<_> = rights
         .into_iter()

@@ -1,7 +1,7 @@
 //! The RNIC in a tool's own process.
 
 use clap::Args;
-use rnic::{CongestionControl, Context, Device, DeviceConfig, Driving, Limits, Resource, SctpUdp};
+use rnic::{CongestionControl, Context, Device, DeviceConfig, Limits, Resource, Runtime, SctpUdp};
 
 use crate::endpoint::ToolError;
 use crate::xdp::DeviceMode;
@@ -42,7 +42,7 @@ impl Own {
 
     fn config(&self, interface: &str, queue_pairs: u32) -> DeviceConfig {
         let mut config = DeviceConfig::new(interface);
-        config.driving = Driving::Inline;
+        config.runtime = Runtime::Caller;
         config.limits = limits_for(queue_pairs);
         config.mode = self.mode.unwrap_or(DeviceMode::Auto).into();
         config.congestion = self.congestion.unwrap_or_default();

@@ -48,11 +48,7 @@ pub fn run(
 ) -> Result<Outcome, ToolError> {
     plan.check().map_err(ToolError::Usage)?;
     let pd = ProtectionDomain::alloc(context)?;
-    let access = Access {
-        local_write: true,
-        remote_write: true,
-        ..Access::default()
-    };
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let plan = plan.with_memory(region.remote(0..region.len())?);
     let sends = plan.depth + NOTES_IN_FLIGHT;

@@ -83,10 +83,7 @@ pub struct Notes {
 impl Notes {
     /// Registers the memory; no receive is posted yet.
     pub fn new(pd: &ProtectionDomain) -> Result<Self, ToolError> {
-        let local = Access {
-            local_write: true,
-            ..Access::default()
-        };
+        let local = Access::LOCAL_WRITE;
         Ok(Self {
             memory: pd.register(2 * NOTES_IN_FLIGHT as usize * NOTE, local)?,
             out: 0,

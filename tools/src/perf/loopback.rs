@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    Access, ConnectOptions, Context, Device, DeviceConfig, Driving, Listener, MemoryRegion,
-    ProtectionDomain, RemoteMemory,
+    Access, ConnectOptions, Context, Device, DeviceConfig, Listener, MemoryRegion,
+    ProtectionDomain, RemoteMemory, Runtime,
 };
 
 use super::latency::{WARM_UP, await_mark, write_mark};
@@ -21,7 +21,7 @@ const DEPTH: u32 = 16;
 /// Writes `bytes` bytes to and fro for so long; the time of both ways.
 pub fn ping(bytes: u32, duration: Duration, patience: Duration) -> Result<Latency, ToolError> {
     let mut config = DeviceConfig::loopback();
-    config.driving = Driving::Inline;
+    config.runtime = Runtime::Caller;
     let context = Context::embedded(&Device::open(config)?)?;
     // Source, sink and one more of each message.
     let span = u64::from(bytes) * 3;
@@ -88,11 +88,7 @@ struct Side {
 impl Side {
     fn new(context: &Context, plan: &Plan, patience: Duration) -> Result<Self, ToolError> {
         let pd = ProtectionDomain::alloc(context)?;
-        let access = Access {
-            local_write: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let region = pd.register(plan.span as usize, access)?;
         let end = Endpoint::new(context, &pd, DEPTH, 1, patience)?;
         Ok(Self { end, region })

@@ -232,11 +232,7 @@ impl Active {
         );
         plan.check().map_err(ToolError::Usage)?;
         let pd = ProtectionDomain::alloc(context)?;
-        let access = Access {
-            local_write: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.register(span as usize + PROOF, access)?;
         // The Read that ends it comes when all has completed.
         let depth = load.depth.max(1);

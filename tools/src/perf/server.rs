@@ -171,10 +171,7 @@ impl Inbox {
         count: u32,
     ) -> Result<Self, ToolError> {
         let each = (plan.size as usize).max(NOTE);
-        let local = Access {
-            local_write: true,
-            ..Access::default()
-        };
+        let local = Access::LOCAL_WRITE;
         let inbox = Self {
             memory: pd.register(each * count as usize, local)?,
             each,

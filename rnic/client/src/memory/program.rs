@@ -67,7 +67,7 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, Error> {
         self.ask_first(memory.len(), Pages::There)?;
         // The accessor can't do Atomic Operations.
-        let spared = memory.len() < SMALL && !access.remote_atomic;
+        let spared = memory.len() < SMALL && !access.contains(Access::REMOTE_ATOMIC);
         let why = match self.register_placed(&memory, spared, access) {
             Ok(registered) => return registered,
             Err(NotAdopted::NoMemory) => return Err(Error::Memory(ShmError::NoPages)),
@@ -174,7 +174,7 @@ impl ProtectionDomain {
 }
 
 fn needed(access: Access) -> Needed {
-    match access.local_write || access.remote_write || access.remote_atomic {
+    match access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
         true => Needed::ReadAndWrite,
         false => Needed::Read,
     }

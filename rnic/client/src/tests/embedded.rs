@@ -6,8 +6,8 @@ use std::time::Duration;
 use rnic_ipc::work::WcStatus;
 
 use crate::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Driving, Error,
-    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, SctpUdp, WorkCompletion,
+    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Error, Listener,
+    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, Runtime, SctpUdp, WorkCompletion,
     block_on,
 };
 
@@ -23,12 +23,7 @@ struct End {
 impl End {
     fn new(context: &Context) -> Self {
         let pd = ProtectionDomain::alloc(context).unwrap();
-        let access = Access {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let region = pd.register(BYTES, access).unwrap();
         let cq = CompletionQueue::create(context, 64).unwrap();
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
@@ -37,9 +32,9 @@ impl End {
 }
 
 /// A context, and two ends of it that are connected.
-fn connected(driving: Driving) -> (Context, [End; 2]) {
+fn connected(runtime: Runtime) -> (Context, [End; 2]) {
     let mut config = DeviceConfig::loopback();
-    config.driving = driving;
+    config.runtime = runtime;
     let context = Context::embedded(&Device::open(config).unwrap()).unwrap();
     let ends = [End::new(&context), End::new(&context)];
     let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0), 1).unwrap();
@@ -55,8 +50,8 @@ fn connected(driving: Driving) -> (Context, [End; 2]) {
     (context, ends)
 }
 
-fn work_is_waited_for(driving: Driving) {
-    let (_context, [a, b]) = connected(driving);
+fn work_is_waited_for(runtime: Runtime) {
+    let (_context, [a, b]) = connected(runtime);
     let half = BYTES / 2;
     let (near, far) = (
         [a.region.slice(0..half).unwrap()],
@@ -86,17 +81,17 @@ fn work_is_waited_for(driving: Driving) {
 
 #[test]
 fn work_is_waited_for_with_an_engine_in_a_thread() {
-    work_is_waited_for(Driving::Threaded);
+    work_is_waited_for(Runtime::Thread);
 }
 
 #[test]
 fn work_is_waited_for_with_an_engine_in_the_programs_calls() {
-    work_is_waited_for(Driving::Inline);
+    work_is_waited_for(Runtime::Caller);
 }
 
 #[test]
 fn work_whose_connection_ends_is_flushed_to_those_that_wait() {
-    let (_context, [a, b]) = connected(Driving::Threaded);
+    let (_context, [a, b]) = connected(Runtime::Thread);
     let received = a.qp.receive(&[]);
     b.qp.abort().unwrap();
     match block_on(received) {

@@ -40,11 +40,11 @@ fn a_refusal_says_why_and_spoils_nothing() {
     fake.refuse(|request| {
         matches!(request, Request::RegisterMemory { .. }).then(|| refusal(RefusalCode::Limit))
     });
-    let error = pd.register(4096, Access::LOCAL).unwrap_err();
+    let error = pd.register(4096, Access::LOCAL_WRITE).unwrap_err();
     assert!(matches!(&error, Error::Refused(refusal) if refusal.code == RefusalCode::Limit));
     assert_eq!(error.to_string(), "the fake says no");
     fake.refuse(|_| None);
-    pd.register(4096, Access::LOCAL).unwrap();
+    pd.register(4096, Access::LOCAL_WRITE).unwrap();
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn objects_dropped_in_any_order_are_given_back_users_first() {
     let pd = ProtectionDomain::alloc(&context).unwrap();
     let cq = CompletionQueue::create(&context, 16).unwrap();
     let qp = crate::QueuePair::create(&pd, &cq, &cq, Default::default()).unwrap();
-    let region: MemoryRegion = pd.register(1, Access::LOCAL).unwrap();
+    let region: MemoryRegion = pd.register(1, Access::LOCAL_WRITE).unwrap();
     let before = fake.asked().len();
     drop((context, pd, cq));
     assert_eq!(fake.asked().len(), before, "all of it is in use");

@@ -22,7 +22,7 @@ fn addresses_of_a_region_are_the_program_s_own() {
     let pd = ProtectionDomain::alloc(&context).unwrap();
     let start = NonNull::from(&DATA).cast::<u8>();
     // SAFETY: a static stays, and atomics are all that is made of it.
-    let region = unsafe { pd.register_memory(start, 16, Access::LOCAL) }.unwrap();
+    let region = unsafe { pd.register_memory(start, 16, Access::LOCAL_WRITE) }.unwrap();
     let address = start.as_ptr().addr() as u64;
     let asked = fake.asked().pop();
     assert!(
@@ -71,14 +71,14 @@ fn a_small_range_spares_its_neighbours_within_the_limit() {
     let adopted = |asked: Option<Request>| {
         matches!(asked, Some(Request::RegisterMemory { adopted: true, .. }))
     };
-    assert!(remote(register(64, Access::LOCAL)));
+    assert!(remote(register(64, Access::LOCAL_WRITE)));
     // What the accessor can't do, and what it is too slow for.
     assert!(adopted(register(64, Access::ALL)));
-    assert!(adopted(register(70_000, Access::LOCAL)));
+    assert!(adopted(register(70_000, Access::LOCAL_WRITE)));
     fake.refuse(|request| {
         matches!(request, Request::RegisterRemote { .. }).then(|| refusal(RefusalCode::Limit))
     });
-    assert!(adopted(register(64, Access::LOCAL)));
+    assert!(adopted(register(64, Access::LOCAL_WRITE)));
 }
 
 /// The RNIC takes a memfd again only while it has a region of it. Another thread may have deregistered the
@@ -96,7 +96,7 @@ fn memory_whose_memfd_is_refused_gets_another() {
     });
     let start = NonNull::new(memory.as_mut_ptr()).unwrap();
     // SAFETY: the memory outlives the region.
-    let region = unsafe { pd.register_memory(start, 100_000, Access::LOCAL) }.unwrap();
+    let region = unsafe { pd.register_memory(start, 100_000, Access::LOCAL_WRITE) }.unwrap();
     assert!(rnic_adopt::adopted_bytes() >= 100_000);
     drop(region);
     assert_eq!(rnic_adopt::adopted_bytes(), 0);
@@ -114,9 +114,9 @@ fn a_large_region_is_asked_for_before_it_takes_pages() {
     });
     let before = rnic_adopt::adopted_bytes();
     let refused = [
-        pd.register(LARGE, Access::LOCAL),
+        pd.register(LARGE, Access::LOCAL_WRITE),
         // SAFETY: no byte of it is touched, as the test shows.
-        unsafe { pd.register_memory(NonNull::from(&DATA).cast(), LARGE, Access::LOCAL) },
+        unsafe { pd.register_memory(NonNull::from(&DATA).cast(), LARGE, Access::LOCAL_WRITE) },
     ];
     for made in refused {
         assert!(matches!(made, Err(Error::Refused(_))), "{made:?}");
@@ -133,7 +133,7 @@ fn a_large_region_is_asked_for_before_it_takes_pages() {
 
     // Nobody has as much, whatever the RNIC says.
     fake.refuse(|_| None);
-    let made = pd.register(LARGE, Access::LOCAL);
+    let made = pd.register(LARGE, Access::LOCAL_WRITE);
     assert!(
         matches!(made, Err(Error::Memory(ShmError::NoPages))),
         "{made:?}"
@@ -148,7 +148,7 @@ fn ranges_that_can_t_be_are_refused_and_nobody_is_asked() {
     let start = NonNull::from(&DATA).cast::<u8>();
     for len in [0, MAPPING_MAX as usize + 1, usize::MAX] {
         // SAFETY: no byte of it is touched.
-        let made = unsafe { pd.register_memory(start, len, Access::LOCAL) };
+        let made = unsafe { pd.register_memory(start, len, Access::LOCAL_WRITE) };
         assert!(matches!(made, Err(Error::Memory(_))), "{len}: {made:?}");
     }
     assert_eq!(fake.asked().len(), before);

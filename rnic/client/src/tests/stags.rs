@@ -11,7 +11,7 @@ fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
     let pd = ProtectionDomain::alloc(&context).unwrap();
-    let region = pd.register(100, Access::LOCAL).unwrap();
+    let region = pd.register(100, Access::LOCAL_WRITE).unwrap();
     let window = MemoryWindow::alloc(&pd, WindowType::Type2B).unwrap();
     let name = window.stag();
     let mut last = name;
@@ -56,7 +56,7 @@ fn nothing_is_bound_to_a_region_of_another_protection_domain() {
     let (_fake, context) = Fake::start();
     let pd = ProtectionDomain::alloc(&context).unwrap();
     let other = ProtectionDomain::alloc(&context).unwrap();
-    let region = other.register(100, Access::LOCAL).unwrap();
+    let region = other.register(100, Access::LOCAL_WRITE).unwrap();
     let window = MemoryWindow::alloc(&pd, WindowType::Type2B).unwrap();
     let fast = FastRegion::alloc(&pd).unwrap();
     let before = (window.stag(), fast.stag());
@@ -100,7 +100,7 @@ fn a_window_is_unbound_as_its_type_demands() {
 fn a_region_is_registered_again_under_another_key_and_goes_by_its_first_name() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let region = qp.register(100, Access::LOCAL).unwrap();
+    let region = qp.register(100, Access::LOCAL_WRITE).unwrap();
     let limited = fake.asked().iter().any(|request| {
         matches!(request, Request::RegisterMemory { stream: Some(num), .. } if *num == qp.num())
     });
@@ -137,10 +137,12 @@ fn a_fast_region_names_the_region_that_it_is_part_of() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
     let pd = ProtectionDomain::alloc(&context).unwrap();
-    let region = pd.register(100, Access::LOCAL).unwrap();
+    let region = pd.register(100, Access::LOCAL_WRITE).unwrap();
     let fast = FastRegion::alloc(&pd).unwrap();
     let name = fast.stag();
-    let (work, remote) = fast.register(7, &region, 10..30, Access::LOCAL).unwrap();
+    let (work, remote) = fast
+        .register(7, &region, 10..30, Access::LOCAL_WRITE)
+        .unwrap();
     assert_eq!((remote.stag, remote.len), (fast.stag(), 20));
     assert_ne!(remote.stag, name);
     let element = fast.slice(&region, 12..14).unwrap();
@@ -154,7 +156,7 @@ fn a_fast_region_names_the_region_that_it_is_part_of() {
     let found = fake.take_send(qp.num()).unwrap();
     assert_eq!(found.opcode(), Some(WrOpcode::FastRegister));
     assert_eq!(found.slot.flags & WR_ONE_STREAM, 0);
-    let rights = u64::from(Access::LOCAL.bits()) << 32;
+    let rights = u64::from(Access::LOCAL_WRITE.bits()) << 32;
     let operands = [20, rights | u64::from(region.stag()), 0, 0];
     assert_eq!(found.operands(), Some(operands));
     drop(fast);

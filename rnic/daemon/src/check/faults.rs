@@ -18,7 +18,7 @@ pub(crate) fn faults(settings: &Settings) -> Vec<ServeError> {
     faults.extend(socket.into_iter().map(ServeError::from));
     let metrics = settings.metrics.as_ref().and_then(MetricsListener::check);
     faults.extend(metrics.map(ServeError::from));
-    let devices = Devices::check(&settings.devices, settings.presence);
+    let devices = Devices::check(&settings.devices, settings.on_missing);
     faults.extend(devices.into_iter().map(ServeError::from));
     faults
 }

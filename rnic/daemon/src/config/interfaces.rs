@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use rnic_device::{
-    AllowList, CongestionControl, NoCongestionControl, NoHostIpsec, NoPrefix, NoProcessors,
-    NoQueues, NoShardCount, ShardCount, VlanConfig, VlanId,
+    AllowList, CongestionControl, ParseCongestionControlError, ParseCoresError,
+    ParseDedicatedQueuesError, ParseHostIpsecError, ParsePrefixError, ParseShardCountError,
+    ShardCount, VlanConfig, VlanId,
 };
 use toml::de::{DeTable, DeValue};
 
@@ -87,13 +88,14 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "cores" => {
             given.cores = reader.parsed(at, |text| {
                 text.parse()
-                    .map_err(|error: NoProcessors| error.to_string())
+                    .map_err(|error: ParseCoresError| error.to_string())
             });
         }
         "queues" => given.queues = reader.number(at, 1..=u32::MAX),
         "dedicated_queues" => {
             given.dedicated_queues = reader.parsed(at, |text| {
-                text.parse().map_err(|error: NoQueues| error.to_string())
+                text.parse()
+                    .map_err(|error: ParseDedicatedQueuesError| error.to_string())
             });
         }
         "mode" => given.mode = reader.parsed(at, mode),
@@ -119,7 +121,8 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "sctp_udp_peer_port" => given.sctp_udp_peer_port = reader.number(at, 1..=u16::MAX),
         "host_ipsec" => {
             given.host_ipsec = reader.parsed(at, |text| {
-                text.parse().map_err(|error: NoHostIpsec| error.to_string())
+                text.parse()
+                    .map_err(|error: ParseHostIpsecError| error.to_string())
             });
         }
         _ => return false,
@@ -190,8 +193,10 @@ fn vlan(reader: &mut Reader<'_>, at: &At<'_>) -> Option<VlanConfig> {
             "id" => id = reader.number(&at, 1..=4094).and_then(VlanId::new),
             "addresses" => {
                 let networks = reader.list(&at).unwrap_or_default();
-                let network =
-                    |text: &str| text.parse().map_err(|error: NoPrefix| error.to_string());
+                let network = |text: &str| {
+                    text.parse()
+                        .map_err(|error: ParsePrefixError| error.to_string())
+                };
                 let networks = networks.iter().filter_map(|at| reader.parsed(at, network));
                 addresses = networks.collect();
             }
@@ -218,7 +223,7 @@ fn shards(reader: &mut Reader<'_>, at: &At<'_>) -> Option<ShardCount> {
     match at.value {
         DeValue::String(_) => reader.parsed(at, |text| {
             text.parse()
-                .map_err(|error: NoShardCount| error.to_string())
+                .map_err(|error: ParseShardCountError| error.to_string())
         }),
         _ => reader
             .number(at, 1..=ShardCount::MAX)
@@ -233,7 +238,7 @@ fn mode(text: &str) -> Result<Mode, String> {
 
 fn congestion(text: &str) -> Result<CongestionControl, String> {
     text.parse()
-        .map_err(|error: NoCongestionControl| error.to_string())
+        .map_err(|error: ParseCongestionControlError| error.to_string())
 }
 
 fn polling(text: &str) -> Result<PollingMode, String> {

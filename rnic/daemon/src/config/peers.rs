@@ -1,6 +1,8 @@
 //! Allow-lists of peers: `allowed_peers`, and those of listeners (`[[listener]]`).
 
-use rnic_device::{AllowList, ListenerAddress, ListenerPeers, NoListenerAddress, NoPrefix};
+use rnic_device::{
+    AllowList, ListenerAddress, ListenerPeers, ParseListenerAddressError, ParsePrefixError,
+};
 
 use super::reader::{At, Reader};
 
@@ -10,7 +12,10 @@ const KEYS: [&str; 2] = ["address", "allowed_peers"];
 /// `allowed_peers`: a list of networks.
 pub(super) fn allowed(reader: &mut Reader<'_>, at: &At<'_>) -> Option<AllowList> {
     let elements = reader.list(at)?;
-    let network = |text: &str| text.parse().map_err(|error: NoPrefix| error.to_string());
+    let network = |text: &str| {
+        text.parse()
+            .map_err(|error: ParsePrefixError| error.to_string())
+    };
     let networks: Vec<_> = elements
         .iter()
         .map(|element| reader.parsed(element, network))
@@ -63,7 +68,7 @@ fn listener(reader: &mut Reader<'_>, at: &At<'_>) -> Option<ListenerPeers> {
                 has_address = true;
                 let parse = |text: &str| {
                     let found = text.parse::<ListenerAddress>();
-                    found.map_err(|error: NoListenerAddress| error.to_string())
+                    found.map_err(|error: ParseListenerAddressError| error.to_string())
                 };
                 address = reader.parsed(&at, parse);
             }

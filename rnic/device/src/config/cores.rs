@@ -28,17 +28,17 @@ pub enum Cores {
 /// A text that names no processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give processors, such as `0,2-5`, each once, or `any`, or `auto`")]
-pub struct NoProcessors;
+pub struct ParseCoresError;
 
 impl FromStr for Cores {
-    type Err = NoProcessors;
+    type Err = ParseCoresError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "any" => Ok(Self::Any),
             "auto" => Ok(Self::Auto),
             list => {
-                let list = list.parse::<NumberList>().map_err(|_| NoProcessors)?;
+                let list = list.parse::<NumberList>().map_err(|_| ParseCoresError)?;
                 Ok(Self::List(list.0))
             }
         }

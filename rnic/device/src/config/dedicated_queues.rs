@@ -19,13 +19,15 @@ impl DedicatedQueues {
 /// A text that names no queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give RX queues, such as `6-7`, each once")]
-pub struct NoQueues;
+pub struct ParseDedicatedQueuesError;
 
 impl FromStr for DedicatedQueues {
-    type Err = NoQueues;
+    type Err = ParseDedicatedQueuesError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let list = text.parse::<NumberList>().map_err(|_| NoQueues)?;
+        let list = text
+            .parse::<NumberList>()
+            .map_err(|_| ParseDedicatedQueuesError)?;
         Ok(Self(list.0))
     }
 }
@@ -46,6 +48,9 @@ mod tests {
         let queues: DedicatedQueues = "6-7,2".parse().unwrap();
         assert_eq!(queues, DedicatedQueues(vec![6, 7, 2]));
         assert_eq!(queues.to_string().parse(), Ok(queues));
-        assert_eq!("all".parse::<DedicatedQueues>(), Err(NoQueues));
+        assert_eq!(
+            "all".parse::<DedicatedQueues>(),
+            Err(ParseDedicatedQueuesError)
+        );
     }
 }

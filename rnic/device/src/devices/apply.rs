@@ -153,7 +153,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         busy_poll,
         flood_limits,
         frames,
-        driving,
+        runtime,
         seccomp,
         congestion,
         sctp_udp,
@@ -187,7 +187,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
             *flood_limits != asked.flood_limits,
         ),
         ("frames", *frames != asked.frames),
-        ("driving", *driving != asked.driving),
+        ("runtime", *runtime != asked.runtime),
         ("no_seccomp", *seccomp != asked.seccomp),
         ("congestion", *congestion != asked.congestion),
         (

@@ -8,7 +8,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::devices::check_all;
 use crate::interface::open::{check_user_timeout, host, look_up};
-use crate::{DeviceConfig, DeviceError, Devices, LoopbackUse, Presence};
+use crate::{DeviceConfig, DeviceError, Devices, LoopbackUse, OnMissing};
 
 impl Devices {
     /// Everything that would keep the calling thread from opening these, as far as this is known without
@@ -17,7 +17,7 @@ impl Devices {
     ///
     /// An interface that is not there or not ready is a fault where it is not waited for. Its packet buffers then
     /// count as those of the smallest MTU.
-    pub fn check(configs: &[DeviceConfig], presence: Presence) -> Vec<DeviceError> {
+    pub fn check(configs: &[DeviceConfig], on_missing: OnMissing) -> Vec<DeviceError> {
         let mut faults: Vec<_> = check_all(configs).err().into_iter().collect();
         let (mut interfaces, mut bytes) = (Vec::new(), 0_u64);
         for config in configs {
@@ -29,7 +29,7 @@ impl Devices {
             let chunk = match look_up(config) {
                 Ok(found) => found.chunk,
                 Err(error) => {
-                    let waited_for = presence == Presence::Awaited && error.is_absence();
+                    let waited_for = on_missing == OnMissing::Wait && error.is_absence();
                     faults.extend((!waited_for).then_some(error));
                     ChunkSize::default()
                 }

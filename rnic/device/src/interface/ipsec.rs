@@ -23,16 +23,16 @@ pub enum HostIpsec {
 /// What [`HostIpsec`] is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give refuse or ignore")]
-pub struct NoHostIpsec;
+pub struct ParseHostIpsecError;
 
 impl std::str::FromStr for HostIpsec {
-    type Err = NoHostIpsec;
+    type Err = ParseHostIpsecError;
 
-    fn from_str(text: &str) -> Result<Self, NoHostIpsec> {
+    fn from_str(text: &str) -> Result<Self, ParseHostIpsecError> {
         match text {
             "refuse" => Ok(Self::Refuse),
             "ignore" => Ok(Self::Ignore),
-            _ => Err(NoHostIpsec),
+            _ => Err(ParseHostIpsecError),
         }
     }
 }

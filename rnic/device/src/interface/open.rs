@@ -19,8 +19,8 @@ use crate::interface::loopback;
 use crate::interface::paths::Lan;
 use crate::interface::route_monitor::StaleNeighbors;
 use crate::{
-    DedicatedQueues, DeviceConfig, DeviceError, Driving, LoopbackUse, NoShardCount, ShardCount,
-    XdpMode,
+    DedicatedQueues, DeviceConfig, DeviceError, LoopbackUse, ParseShardCountError, Runtime,
+    ShardCount, XdpMode,
 };
 
 /// Entries of each ring of each queue.
@@ -340,7 +340,7 @@ fn bad_shards(shards: u32, advice: String) -> DeviceError {
 /// That so many shards can be driven.
 pub(crate) fn check_shards(config: &DeviceConfig, shards: u32) -> Result<(), DeviceError> {
     let advice = if shards == 0 || shards > ShardCount::MAX {
-        NoShardCount.to_string()
+        ParseShardCountError.to_string()
     } else if let Cores::List(list) = &config.cores
         && list.len() != shards as usize
     {
@@ -349,7 +349,7 @@ pub(crate) fn check_shards(config: &DeviceConfig, shards: u32) -> Result<(), Dev
             asked: config.cores.to_string(),
             advice: format!("there are {shards} shards: name one for each"),
         });
-    } else if shards > 1 && config.driving == Driving::Inline {
+    } else if shards > 1 && config.runtime == Runtime::Caller {
         "several need threads: have them driven so".to_owned()
     } else {
         return Ok(());

@@ -34,7 +34,7 @@ use crate::interface::paths::Lan;
 use crate::interface::route_monitor::StaleNeighbors;
 use crate::runtime::Shards;
 use crate::runtime::driver::{Driver, Engine, Manner, telling};
-use crate::{ClientSession, Credentials, Device, DeviceConfig, Driving, Limits};
+use crate::{ClientSession, Credentials, Device, DeviceConfig, Limits, Runtime};
 
 const CREDENTIALS: Credentials = Credentials {
     uid: 1000,
@@ -51,20 +51,20 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(driving: Driving) -> Self {
-        Self::with_limits(driving, Limits::default())
+    pub(crate) fn new(runtime: Runtime) -> Self {
+        Self::with_limits(runtime, Limits::default())
     }
 
-    fn with_limits(driving: Driving, limits: Limits) -> Self {
-        Self::of(driving, limits, 1)
+    fn with_limits(runtime: Runtime, limits: Limits) -> Self {
+        Self::of(runtime, limits, 1)
     }
 
     /// With several shards, each with a network of its own.
     fn with_shards(shards: u8) -> Self {
-        Self::of(Driving::Threaded, Limits::default(), shards)
+        Self::of(Runtime::Thread, Limits::default(), shards)
     }
 
-    fn of(driving: Driving, limits: Limits, shards: u8) -> Self {
+    fn of(runtime: Runtime, limits: Limits, shards: u8) -> Self {
         let make = |number: u8| {
             let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
             let (port, wire) = MemoryPort::intercepted(&umem, 64);
@@ -80,8 +80,8 @@ impl Bench {
         let mut config = DeviceConfig::new("lo");
         config.limits = limits;
         config.resolve_timeout = Duration::from_millis(50);
-        let (drivers, told) = match driving {
-            Driving::Threaded => {
+        let (drivers, told) = match runtime {
+            Runtime::Thread => {
                 let (sender, told) = telling();
                 let start = |engine| {
                     let manner = Manner {
@@ -94,7 +94,7 @@ impl Bench {
                 };
                 (engines.into_iter().map(start).collect(), told)
             }
-            Driving::Inline => {
+            Runtime::Caller => {
                 let (driver, told) = Driver::inline(Box::new(engines.remove(0))).unwrap();
                 (vec![driver], told)
             }
@@ -157,7 +157,7 @@ impl Bench {
             .1
     }
 
-    /// Waits for something that another thread, or driving, brings about.
+    /// Waits for something that another thread, or runtime, brings about.
     #[track_caller]
     fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let end = Instant::now() + Duration::from_secs(30);
@@ -171,7 +171,7 @@ impl Bench {
 }
 
 fn both() -> [Bench; 2] {
-    [Bench::new(Driving::Inline), Bench::new(Driving::Threaded)]
+    [Bench::new(Runtime::Caller), Bench::new(Runtime::Thread)]
 }
 
 fn ask(session: &ClientSession, request: Request) -> Reply {

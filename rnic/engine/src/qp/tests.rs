@@ -64,24 +64,12 @@ const BARE_STAG: Stag = Stag(0x0000_0c03);
 const OTHER_STAG: Stag = Stag(0x0000_0d04);
 const SMALL_LEN: usize = 4096;
 
-const ALL: Access = Access {
-    local_write: true,
-    remote_read: true,
-    remote_write: true,
-    remote_atomic: true,
-};
-const LOCAL: Access = Access {
-    local_write: true,
-    remote_read: false,
-    remote_write: false,
-    remote_atomic: false,
-};
-const BARE: Access = Access {
-    local_write: false,
-    remote_read: false,
-    remote_write: false,
-    remote_atomic: false,
-};
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
+const LOCAL: Access = Access::LOCAL_WRITE;
+const BARE: Access = Access::NONE;
 
 const MULPDU: usize = 1442;
 

@@ -137,7 +137,9 @@ impl StagTable {
             return Err(CannotBind::Valid { stag: window });
         }
         entry.check_key(window)?;
-        let writes = to.access.remote_write || to.access.remote_atomic;
+        let writes = to
+            .access
+            .intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let bound = self.part(user, stream, to, writes)?;
         self.make_valid(window, stream, to, Some(bound))?;
         Ok(was_shared.then(|| self.wait_for_others()).flatten())
@@ -170,7 +172,8 @@ impl StagTable {
         }
         entry.check_key(stag)?;
         let access = to.access;
-        let writes = access.local_write || access.remote_write || access.remote_atomic;
+        let writes =
+            access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         if let Memory::Own(own) = &entry.memory {
             if to.region != stag {
                 return Err(StagError::Invalid { stag: to.region }.into());
@@ -334,7 +337,7 @@ fn within(to: &Binding, base: TaggedOffset, len: u64) -> Result<(), CannotBind> 
 }
 
 fn allow(to: &Binding, granted: Access, writes: bool) -> Result<(), CannotBind> {
-    if writes && !granted.local_write {
+    if writes && !granted.contains(Access::LOCAL_WRITE) {
         return Err(CannotBind::Rights { region: to.region });
     }
     Ok(())

@@ -30,23 +30,13 @@ const STAG: Stag = Stag(0x0012_3456);
 const BASE: u64 = 0x1000;
 const LEN: usize = 64;
 
-const ALL: Access = Access {
-    local_write: true,
-    remote_read: true,
-    remote_write: true,
-    remote_atomic: true,
-};
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
 
-const READ: Access = Access {
-    local_write: false,
-    remote_read: true,
-    remote_write: false,
-    remote_atomic: false,
-};
-const WRITE: Access = Access {
-    remote_write: true,
-    ..READ
-};
+const READ: Access = Access::REMOTE_READ;
+const WRITE: Access = READ.union(Access::REMOTE_WRITE);
 
 fn memory() -> RegionMemory {
     RegionMemory::Shared {
@@ -117,33 +107,9 @@ fn another_protection_domain_is_not_associated() {
 #[test]
 fn each_right_is_its_own() {
     let rights = [
-        (
-            Access {
-                remote_read: true,
-                ..Access::default()
-            },
-            true,
-            false,
-            false,
-        ),
-        (
-            Access {
-                remote_write: true,
-                ..Access::default()
-            },
-            false,
-            true,
-            false,
-        ),
-        (
-            Access {
-                local_write: true,
-                ..Access::default()
-            },
-            false,
-            false,
-            true,
-        ),
+        (Access::REMOTE_READ, true, false, false),
+        (Access::REMOTE_WRITE, false, true, false),
+        (Access::LOCAL_WRITE, false, false, true),
         (Access::default(), false, false, false),
     ];
     let sge = Sge {
@@ -359,10 +325,7 @@ fn atomics_on_one_word_from_two_threads_are_never_lost() {
 /// RFC 7306 section 8.2: the right to Atomic Operations is one of its own.
 #[test]
 fn the_right_to_atomics_is_not_that_to_write() {
-    let atomic = Access {
-        remote_atomic: true,
-        ..READ
-    };
+    let atomic = READ | Access::REMOTE_ATOMIC;
     let refused = StagError::AccessRights { stag: STAG };
     let to = TaggedOffset(BASE);
     for (access, may_write) in [(WRITE, true), (atomic, false)] {

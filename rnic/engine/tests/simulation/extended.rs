@@ -1,5 +1,6 @@
 //! RFC 7306 in random programs: Immediate Data and Atomic Operations.
 
+use rnic_ipc::control::Access;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{WR_SOLICITED, WrOpcode};
 use rnic_proto::rdmap::AtomicOperation;
@@ -60,7 +61,7 @@ impl Simulation {
         let region = self.pick(node, |r| {
             r.pd == pd
                 && r.validity == Validity::Valid
-                && r.access.remote_atomic
+                && r.access.contains(Access::REMOTE_ATOMIC)
                 && r.is_for(qp)
                 && first(r.at) + WORD <= r.at + r.len
         })?;
@@ -101,7 +102,8 @@ impl Simulation {
         if !self.takes_work(party) {
             return;
         }
-        let Some(sink) = self.piece(party, WORD, |access| access.local_write) else {
+        let Some(sink) = self.piece(party, WORD, |access| access.contains(Access::LOCAL_WRITE))
+        else {
             return;
         };
         let (own, node) = (self.end_of(party).node, self.end_of(peer).node);

@@ -309,7 +309,9 @@ impl Simulation {
         let len = self.length();
         let (pieces, bytes) = self.payload(party, len);
         let peer = Self::peer(party);
-        let Some(sink) = self.target(peer, bytes.len(), |access| access.remote_write) else {
+        let Some(sink) = self.target(peer, bytes.len(), |access| {
+            access.contains(Access::REMOTE_WRITE)
+        }) else {
             return;
         };
         if self.is_onto_itself(party, &pieces, &sink) {
@@ -388,10 +390,16 @@ impl Simulation {
         let free =
             |it: &Self, node: usize, piece: &Piece| it.memories[node].is_free(&piece.range());
         let len = self.length();
-        let sinks = self.pieces(party, len, |access| access.local_write, free);
+        let sinks = self.pieces(
+            party,
+            len,
+            |access| access.contains(Access::LOCAL_WRITE),
+            free,
+        );
         let len = Self::total(&sinks);
         let peer = Self::peer(party);
-        let Some(source) = self.target(peer, len, |access| access.remote_read) else {
+        let Some(source) = self.target(peer, len, |access| access.contains(Access::REMOTE_READ))
+        else {
             return;
         };
         if self.is_onto_itself(party, &sinks, &source) {
@@ -434,7 +442,12 @@ impl Simulation {
         let free =
             |it: &Self, node: usize, piece: &Piece| it.memories[node].is_free(&piece.range());
         let len = self.length();
-        let places = self.pieces(party, len, |access| access.local_write, free);
+        let places = self.pieces(
+            party,
+            len,
+            |access| access.contains(Access::LOCAL_WRITE),
+            free,
+        );
         self.submit_receive(party, &places);
     }
 
@@ -535,12 +548,10 @@ impl Simulation {
 
     fn add_region(&mut self, party: Party) {
         let rights = self.random.next();
-        let access = Access {
-            local_write: rights & 3 != 0,
-            remote_read: rights & 4 != 0,
-            remote_write: rights & 8 != 0,
-            remote_atomic: rights & 16 != 0,
-        };
+        let access = Access::LOCAL_WRITE.when(rights & 3 != 0)
+            | Access::REMOTE_READ.when(rights & 4 != 0)
+            | Access::REMOTE_WRITE.when(rights & 8 != 0)
+            | Access::REMOTE_ATOMIC.when(rights & 16 != 0);
         let pd = match self.random.below(4) {
             0 => PdId(1 + self.random.below(4) as u32),
             _ => self.end_of(party).pd,

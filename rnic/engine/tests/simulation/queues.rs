@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use rnic_engine::command::Command;
+use rnic_ipc::control::Access;
 use rnic_ipc::id::{CqId, PdId, SrqId};
 use rnic_ipc::work::{Completion, WC_SOLICITED, WcStatus, WrOpcode};
 
@@ -108,7 +109,12 @@ impl Simulation {
         let free = |it: &Self, node: usize, piece: &crate::program::Piece| {
             it.memories[node].is_free(&piece.range())
         };
-        let places = self.pieces(party, 4 * room, |access| access.local_write, free);
+        let places = self.pieces(
+            party,
+            4 * room,
+            |access| access.contains(Access::LOCAL_WRITE),
+            free,
+        );
         if Self::total(&places) < room || places.len() > self.srqs[srq].max_sge {
             return;
         }

@@ -80,9 +80,9 @@ impl Region {
     /// Whether a peer may do this with it, as far as rights go.
     pub fn gives(&self, opcode: WrOpcode) -> bool {
         match opcode {
-            WrOpcode::Write => self.access.remote_write,
-            WrOpcode::Read => self.access.remote_read,
-            _ => self.access.remote_atomic,
+            WrOpcode::Write => self.access.contains(Access::REMOTE_WRITE),
+            WrOpcode::Read => self.access.contains(Access::REMOTE_READ),
+            _ => self.access.contains(Access::REMOTE_ATOMIC),
         }
     }
 
@@ -282,7 +282,7 @@ impl Simulation {
         let pd = PdId(1 + self.random.below(5).saturating_sub(2) as u32);
         self.register(node, pd, Access::ALL);
         if self.random.chance(300) {
-            self.register(node, pd, Access::LOCAL);
+            self.register(node, pd, Access::LOCAL_WRITE);
         }
         let srq = self.random.chance(250).then(|| self.srq(node, pd));
         let mut cqs = [(); 2].map(|()| CqId(self.random.below(u64::from(CQS)) as u32));

@@ -1,7 +1,7 @@
 //! What goes wrong on purpose, and what must come of it: errors of RFC 5040 section 7 and RFC 5041
 //! section 7 with their numbers, ends by either side, and STags that are taken away.
 
-use rnic_ipc::control::DisconnectReason;
+use rnic_ipc::control::{Access, DisconnectReason};
 use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
 
 use crate::memory::Party;
@@ -181,7 +181,8 @@ impl Simulation {
             piece.len > 0 && (!read || it.memories[node].is_free(&piece.range()))
         };
         // One element: a Read of several would be several Read Requests.
-        let Some(piece) = self.piece(party, len, |access| access.local_write) else {
+        let Some(piece) = self.piece(party, len, |access| access.contains(Access::LOCAL_WRITE))
+        else {
             return;
         };
         let node = self.end_of(party).node;

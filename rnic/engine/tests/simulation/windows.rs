@@ -69,13 +69,10 @@ impl Simulation {
             return;
         };
         let parent = &self.regions[part.region];
-        let writable = parent.access.local_write;
-        let access = Access {
-            local_write: false,
-            remote_read: rights & 3 != 0,
-            remote_write: writable && rights & 12 != 0,
-            remote_atomic: writable && rights & 48 != 0,
-        };
+        let writable = parent.access.contains(Access::LOCAL_WRITE);
+        let access = Access::REMOTE_READ.when(rights & 3 != 0)
+            | Access::REMOTE_WRITE.when(writable && rights & 12 != 0)
+            | Access::REMOTE_ATOMIC.when(writable && rights & 48 != 0);
         let base = parent.base + (part.at - parent.at) as u64;
         let (node, pd, owner) = {
             let end = self.end_of(party);

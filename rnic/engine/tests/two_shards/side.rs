@@ -216,12 +216,10 @@ impl<P: Port> Side<P> {
             internal_link: None,
             peers: PeerRules::default(),
         };
-        let all = Access {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-            remote_atomic: true,
-        };
+        let all = Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC;
         side.register(stag, PD, all, 0, MEMORY);
         side
     }

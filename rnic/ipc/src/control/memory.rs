@@ -1,5 +1,8 @@
 //! What memory is registered for.
 
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
 use serde::{Deserialize, Serialize};
 
 /// What an STag without memory of its own is for.
@@ -51,57 +54,109 @@ impl MemoryKind {
     }
 }
 
-/// Rights of a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Access {
-    /// Receives and RDMA Read data may be placed here.
-    pub local_write: bool,
-    /// A peer may RDMA Read.
-    pub remote_read: bool,
-    /// A peer may RDMA Write.
-    pub remote_write: bool,
-    /// A peer may do Atomic Operations (RFC 7306).
-    pub remote_atomic: bool,
-}
+/// Rights of a region: a set, such as `Access::LOCAL_WRITE | Access::REMOTE_READ`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Rights", into = "Rights")]
+pub struct Access(u8);
 
 impl Access {
+    /// None for peers, and nothing is placed here: a source of local work.
+    pub const NONE: Self = Self(0);
+    /// Receives and RDMA Read data may be placed here.
+    pub const LOCAL_WRITE: Self = Self(1);
+    /// A peer may RDMA Read.
+    pub const REMOTE_READ: Self = Self(1 << 1);
+    /// A peer may RDMA Write.
+    pub const REMOTE_WRITE: Self = Self(1 << 2);
+    /// A peer may do Atomic Operations (RFC 7306).
+    pub const REMOTE_ATOMIC: Self = Self(1 << 3);
+    /// Local work, and a peer may RDMA Read and RDMA Write.
+    pub const READ_WRITE: Self = Self(1 | 1 << 1 | 1 << 2);
+    /// All rights.
+    pub const ALL: Self = Self(0b1111);
+
+    /// Whether all rights of `other` are in this set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether at least one right of `other` is in this set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The rights of both: `|` for constants.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These rights if the condition holds, or else none.
+    #[must_use]
+    pub const fn when(self, condition: bool) -> Self {
+        match condition {
+            true => self,
+            false => Self::NONE,
+        }
+    }
+
     /// The rights as bits of a work request.
     pub const fn bits(self) -> u32 {
-        self.local_write as u32
-            | (self.remote_read as u32) << 1
-            | (self.remote_write as u32) << 2
-            | (self.remote_atomic as u32) << 3
+        self.0 as u32
     }
 
     /// The rights from bits; those that mean nothing are not looked at.
     pub const fn from_bits(bits: u32) -> Self {
+        Self(bits as u8 & Self::ALL.0)
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+impl BitOrAssign for Access {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.union(other);
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Rights::from(*self).fmt(f)
+    }
+}
+
+/// The same with a name for each right, as messages and JSON have it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename = "Access")]
+struct Rights {
+    local_write: bool,
+    remote_read: bool,
+    remote_write: bool,
+    remote_atomic: bool,
+}
+
+impl From<Access> for Rights {
+    fn from(access: Access) -> Self {
         Self {
-            local_write: bits & 1 != 0,
-            remote_read: bits & 2 != 0,
-            remote_write: bits & 4 != 0,
-            remote_atomic: bits & 8 != 0,
+            local_write: access.contains(Access::LOCAL_WRITE),
+            remote_read: access.contains(Access::REMOTE_READ),
+            remote_write: access.contains(Access::REMOTE_WRITE),
+            remote_atomic: access.contains(Access::REMOTE_ATOMIC),
         }
     }
+}
 
-    /// Local work only: a sink of receives, a source of anything.
-    pub const LOCAL: Self = Self {
-        local_write: true,
-        remote_read: false,
-        remote_write: false,
-        remote_atomic: false,
-    };
-
-    /// A peer may RDMA Read and RDMA Write, too.
-    pub const READ_WRITE: Self = Self {
-        remote_read: true,
-        remote_write: true,
-        ..Self::LOCAL
-    };
-    /// All rights, for peers too.
-    pub const ALL: Self = Self {
-        local_write: true,
-        remote_read: true,
-        remote_write: true,
-        remote_atomic: true,
-    };
+impl From<Rights> for Access {
+    fn from(rights: Rights) -> Self {
+        Self::LOCAL_WRITE.when(rights.local_write)
+            | Self::REMOTE_READ.when(rights.remote_read)
+            | Self::REMOTE_WRITE.when(rights.remote_write)
+            | Self::REMOTE_ATOMIC.when(rights.remote_atomic)
+    }
 }

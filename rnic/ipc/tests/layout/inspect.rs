@@ -91,7 +91,7 @@ pub fn objects() -> Vec<Object> {
             memory: MemoryKind::Adopted,
             valid: true,
             qp: Some(QpNum(4)),
-            access: Access::LOCAL,
+            access: Access::LOCAL_WRITE,
             bytes: 5,
         }),
         Object::Listener(ListenerInfo {

@@ -85,12 +85,7 @@ fn every<M: Serialize + DeserializeOwned + Debug>(of: &str, samples: &[M]) -> Ve
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-const ACCESS: Access = Access {
-    local_write: true,
-    remote_read: false,
-    remote_write: true,
-    remote_atomic: false,
-};
+const ACCESS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
 const MPA: MpaOptions = MpaOptions {
     revision: 2,
     crc: true,
@@ -128,7 +123,7 @@ fn requests() -> Vec<Request> {
         Request::RegisterRemote {
             pd: PdId(1),
             stream: Some(QpNum(2)),
-            access: Access::LOCAL,
+            access: Access::LOCAL_WRITE,
             address: 3,
             length: 4,
         },

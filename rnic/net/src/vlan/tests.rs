@@ -31,7 +31,7 @@ fn a_prefix_has_the_addresses_that_begin_so() {
     }
     assert_eq!(prefix("198.18.7.0/24").to_string(), "198.18.7.0/24");
     for wrong in ["", "1.2.3.4/33", "::/129", "1.2.3.4/", "eth0", "1.2.3.4/-1"] {
-        assert_eq!(wrong.parse::<Prefix>(), Err(NoPrefix), "{wrong}");
+        assert_eq!(wrong.parse::<Prefix>(), Err(ParsePrefixError), "{wrong}");
     }
 }
 

@@ -34,7 +34,7 @@ fn what_no_listener_can_have_is_no_address() {
     ] {
         assert_eq!(
             text.parse::<ListenerAddress>(),
-            Err(NoListenerAddress),
+            Err(ParseListenerAddressError),
             "{text}"
         );
     }

@@ -54,7 +54,7 @@ impl Prm {
         base: u64,
         length: u64,
     ) -> Result<RegionGrant, Refusal> {
-        if access.remote_atomic {
+        if access.contains(Access::REMOTE_ATOMIC) {
             return Err(refusal::malformed(
                 "Atomic Operations on memory outside of a memfd asked: they are done on memfds only"
                     .to_owned(),

@@ -106,14 +106,14 @@ impl Stream {
             .signal_all(false);
         let qp = QueuePair::create(pd.rnic(), &cq, &cq, config)?;
         let inbox_at = sizes.send as usize;
-        let own = qp.register(inbox_at + receives as usize * Message::BYTES, Access::LOCAL)?;
+        let own = qp.register(
+            inbox_at + receives as usize * Message::BYTES,
+            Access::LOCAL_WRITE,
+        )?;
         // Entries of tables begin at a multiple of 8.
         let targets_at = (sizes.receive as usize).next_multiple_of(8);
         let tables = TARGETS * Entry::BYTES + usize::from(sizes.iomap) * Mapped::BYTES;
-        let written = Access {
-            remote_write: true,
-            ..Access::LOCAL
-        };
+        let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let open = qp.register(targets_at + tables, written)?;
         let stream = Self {
             receiver: Receiver::new(sizes.receive / 2, sizes.credits),

@@ -34,11 +34,7 @@ pub fn request(chance: &mut Chance, pd: PdId, qp: QpNum) -> Request {
     Request::RegisterRemote {
         pd,
         stream: chance.one_in(4).then_some(qp),
-        access: Access {
-            // Refused for such memory.
-            remote_atomic: chance.one_in(8),
-            ..Access::ALL
-        },
+        access: Access::ALL | Access::REMOTE_ATOMIC.when(chance.one_in(8)),
         address,
         length,
     }

@@ -59,7 +59,7 @@ impl Program {
         let cq = CompletionQueue::create(&self.context, 64).unwrap();
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
         let given = pd.register(REGION, FULL_ACCESS).unwrap();
-        let kept = pd.register(REGION, Access::LOCAL).unwrap();
+        let kept = pd.register(REGION, Access::LOCAL_WRITE).unwrap();
         kept.write(0, &Pattern::bytes(1, REGION)).unwrap();
         for number in 0..RECEIVES {
             let from = number * RECEIVE;

@@ -352,12 +352,9 @@ fn siw_reads_beyond_ird(stand: &Stand) {
 impl Joined {
     /// Memory of ours for which the peer has fewer rights.
     fn limited(&mut self, remote_read: bool, remote_write: bool) -> RemoteMemory {
-        let access = Access {
-            local_write: true,
-            remote_read,
-            remote_write,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_READ.when(remote_read)
+            | Access::REMOTE_WRITE.when(remote_write);
         let region = self.ours.pd.register(MEMORY, access).expect("a region");
         let remote = region.remote(0..MEMORY).expect("all of it");
         self.spare.push(region);

@@ -39,12 +39,7 @@ impl Side {
         let pd = ProtectionDomain::alloc(context).expect("within limits");
         let cq = CompletionQueue::create(context, 64).expect("within limits");
         let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("within limits");
-        let access = Access {
-            local_write: true,
-            remote_read: true,
-            remote_write: true,
-            ..Access::default()
-        };
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let [memory, window] =
             [PARTS * PART, PART].map(|len| pd.register(len, access).expect("within limits"));
         let bytes: Vec<u8> = (0..PART).map(|at| (at * 13 + at / 251) as u8).collect();

@@ -110,7 +110,7 @@ fn a_region_is_shown_by_its_index_and_has_no_key() {
         memory: MemoryKind::Adopted,
         valid: true,
         qp: None,
-        access: Access::LOCAL,
+        access: Access::LOCAL_WRITE,
         bytes: 8192,
     }));
     assert!(json(&region).get("key").is_none() && json(&region).get("stag").is_none());

@@ -4,8 +4,8 @@ use rnic_prm::Credentials;
 
 use super::fixed;
 use crate::{
-    CongestionControl, DeviceConfig, DeviceError, Devices, Driving, LoopbackUse, Polling, Presence,
-    Rate, Reconfiguring, SctpUdp, ShardCount, XdpMode,
+    CongestionControl, DeviceConfig, DeviceError, Devices, LoopbackUse, OnMissing, Polling, Rate,
+    Reconfiguring, Runtime, SctpUdp, ShardCount, XdpMode,
 };
 
 const HOW: Reconfiguring = Reconfiguring {
@@ -22,7 +22,7 @@ const SOMEBODY: Credentials = Credentials {
 
 fn open() -> (Devices, DeviceConfig) {
     let config = DeviceConfig::loopback();
-    let opened = Devices::open_then(vec![config.clone()], Presence::Required, || {
+    let opened = Devices::open_then(vec![config.clone()], OnMissing::Fail, || {
         Ok::<_, DeviceError>(())
     });
     (opened.unwrap().0, config)
@@ -111,7 +111,7 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
             it.flood_limits.fragments = Rate::of(9)
         }),
         ("frames", |it| it.frames *= 2),
-        ("driving", |it| it.driving = Driving::Inline),
+        ("runtime", |it| it.runtime = Runtime::Caller),
         ("no_seccomp", |it| it.seccomp ^= true),
         ("congestion", |it| {
             it.congestion = CongestionControl::NewReno

@@ -7,18 +7,22 @@ use rnic_host::HostError;
 use super::*;
 
 /// What a thread finds that has no more than these capabilities.
-fn faults_with(kept: CapabilitySet, config: &DeviceConfig, presence: Presence) -> Vec<DeviceError> {
+fn faults_with(
+    kept: CapabilitySet,
+    config: &DeviceConfig,
+    on_missing: OnMissing,
+) -> Vec<DeviceError> {
     std::thread::scope(|scope| {
         let checked = scope.spawn(|| {
             privileges::keep(kept).expect("capabilities can be given up");
-            Devices::check(std::slice::from_ref(config), presence)
+            Devices::check(std::slice::from_ref(config), on_missing)
         });
         checked.join().expect("no panic")
     })
 }
 
 fn without_any(config: &DeviceConfig) -> Vec<DeviceError> {
-    faults_with(CapabilitySet::empty(), config, Presence::Awaited)
+    faults_with(CapabilitySet::empty(), config, OnMissing::Wait)
 }
 
 /// An interface of which nobody has one.
@@ -90,8 +94,8 @@ fn the_loopback_alone_needs_nothing() {
 
 #[test]
 fn an_absent_interface_is_a_fault_where_it_is_not_waited_for() {
-    let is_told = |presence| {
-        let faults = faults_with(CapabilitySet::all(), &absent(), presence);
+    let is_told = |on_missing| {
+        let faults = faults_with(CapabilitySet::all(), &absent(), on_missing);
         let mut faults = faults.iter();
         faults.any(|fault| {
             matches!(
@@ -100,8 +104,8 @@ fn an_absent_interface_is_a_fault_where_it_is_not_waited_for() {
             )
         })
     };
-    assert!(is_told(Presence::Required));
-    assert!(!is_told(Presence::Awaited));
+    assert!(is_told(OnMissing::Fail));
+    assert!(!is_told(OnMissing::Wait));
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn every_fault_is_told_not_the_first_alone() {
         user_timeout: std::time::Duration::ZERO,
         ..absent()
     };
-    let faults = faults_with(CapabilitySet::empty(), &config, Presence::Required);
+    let faults = faults_with(CapabilitySet::empty(), &config, OnMissing::Fail);
     let told: Vec<_> = faults.iter().map(DeviceError::to_string).collect();
     let told = told.join("\n");
     for words in [

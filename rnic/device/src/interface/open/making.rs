@@ -16,7 +16,7 @@ use crate::capture::{FILE_NUMBER, Tap};
 use crate::interface::flows::Flows;
 use crate::runtime::Shards;
 use crate::runtime::driver::{self, Drive, Driver, Engine, Manner};
-use crate::{DeviceConfig, DeviceError, Driving, Limits};
+use crate::{DeviceConfig, DeviceError, Limits, Runtime};
 
 /// Addresses of a peer that have a flow each, at most (RFC 9260 section 5.1.2).
 const FLOWS_PER_ASSOCIATION: usize = 8;
@@ -158,11 +158,11 @@ impl Making<'_> {
                 polling: config.polling,
                 seccomp: config.seccomp,
             };
-            match config.driving {
-                Driving::Threaded => {
+            match config.runtime {
+                Runtime::Thread => {
                     drivers.push(Driver::threaded(engine, sender.clone(), manner)?);
                 }
-                Driving::Inline => {
+                Runtime::Caller => {
                     let (driver, tells) = Driver::inline(Box::new(engine))?;
                     drivers.push(driver);
                     told = tells;

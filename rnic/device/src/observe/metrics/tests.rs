@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::Driving;
+use crate::Runtime;
 use crate::requests::tests::Bench;
 
 /// Counters that others tell already.
@@ -81,7 +81,7 @@ impl Scrape {
 
 #[test]
 fn the_text_is_strictly_prometheus_and_every_family_is_announced() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let client = bench.client();
     crate::requests::tests::region(&client, crate::requests::tests::pd(&client));
     let scrape = Scrape::read(&bench.device.metrics().unwrap());
@@ -113,7 +113,7 @@ fn the_text_is_strictly_prometheus_and_every_family_is_announced() {
 /// A counter that nobody scrapes would be forgotten.
 #[test]
 fn every_counter_of_the_device_is_in_the_catalogue_and_no_other() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let counted: BTreeSet<String> = bench
         .device
         .counters()
@@ -166,7 +166,7 @@ fn every_counter_of_the_device_is_in_the_catalogue_and_no_other() {
 
 #[test]
 fn refusals_count_by_their_reason_for_all_and_for_the_client() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let client = bench.client();
     let wrong = rnic_ipc::control::Request::DeallocPd {
         pd: rnic_ipc::id::PdId(77),

@@ -48,7 +48,7 @@ pub(super) fn open(grant: &RegionGrant, fds: &[OwnedFd]) -> Result<(RegionMemory
 }
 
 fn writes(access: Access) -> bool {
-    access.local_write || access.remote_write || access.remote_atomic
+    access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
 }
 
 fn is_memory(fd: &OwnedFd) -> bool {

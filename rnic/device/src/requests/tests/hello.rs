@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn nothing_is_granted_before_hello() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.stranger();
     assert_eq!(
         refused(ask(&session, Request::AllocPd)),
@@ -59,7 +59,7 @@ fn what_the_host_has_too_much_of_still_fits_a_control_message() {
 
 #[test]
 fn another_version_is_refused() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.stranger();
     let reply = ask(
         &session,
@@ -98,7 +98,7 @@ fn hello_gives_three_descriptors_and_is_said_once() {
 #[test]
 fn clients_beyond_the_limit_are_turned_away_until_one_goes() {
     let bench = Bench::with_limits(
-        Driving::Inline,
+        Runtime::Caller,
         Limits {
             clients: 1,
             ..Limits::default()
@@ -150,7 +150,7 @@ fn counters_come_in_pages_until_an_empty_one() {
 
 #[test]
 fn descriptors_that_do_not_belong_are_refused() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let (reply, _) = session.request(Request::AllocPd, vec![memfd(4096)]);
     assert_eq!(refused(reply), RefusalCode::Malformed);

@@ -80,7 +80,7 @@ fn a_client_sees_what_it_made_with_what_the_shard_knows_of_it() {
             panic!("two regions");
         };
         assert_eq!((first.index, first.bytes), (stag >> 8, 8192));
-        assert!(first.valid && !first.window && first.access.remote_write);
+        assert!(first.valid && !first.window && first.access.contains(Access::REMOTE_WRITE));
         assert_eq!((second.index, second.bytes), (window >> 8, 0));
         assert!(second.window && !second.valid);
         let [Object::Listener(listener)] = &look(&session, Kind::Listeners)[..] else {

@@ -193,7 +193,7 @@ fn a_shutdown_ends_all_and_refuses_the_rest() {
 /// Whatever is sent along is closed by whoever closes our end, and that may be the shard.
 #[test]
 fn a_client_can_send_nothing_to_the_descriptors_that_only_tell_it_something() {
-    let bench = Bench::new(Driving::Threaded);
+    let bench = Bench::new(Runtime::Thread);
     let session = bench.stranger();
     let hello = Request::Hello {
         version: PROTOCOL_VERSION,
@@ -214,7 +214,7 @@ fn a_client_can_send_nothing_to_the_descriptors_that_only_tell_it_something() {
 
 #[test]
 fn a_removal_that_has_happened_is_told_at_once() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     bench.device.shutdown();
     let (sender, removed) = mpsc::channel();

@@ -19,7 +19,7 @@ fn port_0_gets_a_port_that_no_host_program_can_have() {
 
 #[test]
 fn a_host_programs_port_is_in_use() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let host = TcpListener::bind(LOCALHOST).unwrap();
     let taken = host.local_addr().unwrap().to_string();
@@ -37,7 +37,7 @@ fn another_clients_port_is_in_use() {
 
 #[test]
 fn addresses_of_others_and_wildcards_are_not_local() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     for local in [
         "198.18.7.7:7471",
@@ -107,7 +107,7 @@ fn connect_from(
 
 #[test]
 fn a_connection_nowhere_is_refused_with_its_reason() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let pd = pd(&session);
     let cq = cq(&session);
@@ -157,7 +157,7 @@ fn a_connection_comes_from_the_port_that_the_client_names_if_nothing_has_it() {
 
 #[test]
 fn private_data_and_revision_are_checked_before_anything_is_done() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let pd = pd(&session);
     let cq = cq(&session);

@@ -31,7 +31,7 @@ fn memory_is_registered_and_revoked() {
 fn who_asks_whether_a_region_may_be_is_told_and_holds_nothing() {
     let mut limits = Limits::default();
     limits.per_client.registered_bytes = 10_000;
-    let bench = Bench::with_limits(Driving::Inline, limits);
+    let bench = Bench::with_limits(Runtime::Caller, limits);
     let session = bench.client();
     let pd = pd(&session);
     let may = |length| ask(&session, Request::MayRegister { pd, length });
@@ -111,7 +111,7 @@ fn memory_is_registered_for_a_stream_that_there_is() {
 
 #[test]
 fn memory_that_could_vanish_is_refused() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let pd = pd(&session);
     let unsealed =
@@ -143,7 +143,7 @@ fn memory_that_could_vanish_is_refused() {
 /// The rings that a request brings are sealed by the next one, which says that they are mapped.
 #[test]
 fn nobody_punches_holes_into_rings_once_they_are_mapped() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.stranger();
     let hello = Request::Hello {
         version: PROTOCOL_VERSION,
@@ -174,7 +174,7 @@ fn nobody_punches_holes_into_rings_once_they_are_mapped() {
 
 #[test]
 fn a_client_that_keeps_its_ring_from_being_sealed_is_taken_away() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let (reply, fds) = session.request(Request::CreateCq { depth: 4 }, Vec::new());
     reply.unwrap();
@@ -187,7 +187,7 @@ fn a_client_that_keeps_its_ring_from_being_sealed_is_taken_away() {
 
 #[test]
 fn a_refused_registration_leaves_nothing_behind() {
-    let bench = Bench::new(Driving::Inline);
+    let bench = Bench::new(Runtime::Caller);
     let session = bench.client();
     let pd = pd(&session);
     let (reply, _) = session.request(register(pd, 8192), vec![memfd(4096)]);
@@ -242,7 +242,7 @@ fn a_client_that_ends_lets_memory_of_this_process_go() {
         let (ending, staying) = (bench.client(), bench.client());
         let memories = [&ending, &staying].map(|session| {
             let memory = own(8192);
-            let (pd, access) = (pd(session), Access::LOCAL);
+            let (pd, access) = (pd(session), Access::LOCAL_WRITE);
             let reply = session.register_local(pd, None, access, memory.clone());
             assert!(reply.is_ok(), "{reply:?}");
             memory
@@ -262,11 +262,11 @@ fn a_client_that_ends_lets_memory_of_this_process_go() {
 fn memory_of_this_process_is_registered_by_the_same_rules_as_any() {
     let mut limits = Limits::default();
     limits.per_client.registered_bytes = 10_000;
-    let bench = Bench::with_limits(Driving::Inline, limits);
+    let bench = Bench::with_limits(Runtime::Caller, limits);
     let (us, them) = (bench.client(), bench.client());
     let (ours, theirs) = (pd(&us), pd(&them));
     let ask_for = |session: &ClientSession, pd, memory: &Arc<SharedMemory>| {
-        session.register_local(pd, None, Access::LOCAL, memory.clone())
+        session.register_local(pd, None, Access::LOCAL_WRITE, memory.clone())
     };
     let memory = own(8192);
     let stranger = ask_for(&bench.stranger(), ours, &memory);
@@ -297,7 +297,7 @@ fn slow_to_close() -> (OwnedFd, TcpStream) {
 
 #[test]
 fn a_descriptor_that_is_slow_to_close_holds_up_nobody_but_its_client() {
-    let bench = Bench::new(Driving::Threaded);
+    let bench = Bench::new(Runtime::Thread);
     let session = bench.client();
     let neighbour = bench.client();
     let pd = pd(&session);

@@ -23,7 +23,7 @@ fn a_peer_outside_the_lists_is_refused_before_its_way_is_looked_for_and_the_host
         },
         ..Limits::default()
     };
-    let bench = Bench::with_limits(Driving::Inline, limits);
+    let bench = Bench::with_limits(Runtime::Caller, limits);
     let session = bench.client();
     let qp = qp(&session, pd(&session), cq(&session));
     for (remote, code, words) in [

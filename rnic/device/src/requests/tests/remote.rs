@@ -18,7 +18,7 @@ fn bench(most: u32) -> Bench {
         remote_regions,
         ..limits.per_client
     };
-    Bench::with_limits(Driving::Inline, limits)
+    Bench::with_limits(Runtime::Caller, limits)
 }
 
 fn open(path: impl AsRef<std::path::Path>) -> OwnedFd {
@@ -44,7 +44,7 @@ fn address(bytes: &[u8]) -> u64 {
 #[test]
 fn only_who_may_has_regions_outside_of_memfds() {
     let bytes = vec![0; LEN as usize];
-    let request = |pd| remote(pd, Access::LOCAL, address(&bytes));
+    let request = |pd| remote(pd, Access::LOCAL_WRITE, address(&bytes));
     let bench = bench(2);
     let session = bench.client();
     let pd = pd(&session);
@@ -92,7 +92,8 @@ fn nothing_but_memory_passes_for_memory() {
     ];
     for fd in others {
         let name = format!("{fd:?}");
-        let (reply, _) = session.request(remote(pd, Access::LOCAL, address(&bytes)), vec![fd]);
+        let (reply, _) =
+            session.request(remote(pd, Access::LOCAL_WRITE, address(&bytes)), vec![fd]);
         assert_eq!(refused(reply), RefusalCode::BadMemory, "{name}");
     }
     assert_eq!(bench.level("held_remote_regions"), 0);
@@ -110,16 +111,13 @@ fn a_region_has_no_right_that_its_descriptor_has_not() {
             .request(remote(pd, access, address(&bytes)), vec![fd])
             .0
     };
-    let reading = Access {
-        remote_read: true,
-        ..Access::default()
-    };
+    let reading = Access::REMOTE_READ;
     ask(reading, to_read()).unwrap();
     assert_eq!(
-        refused(ask(Access::LOCAL, to_read())),
+        refused(ask(Access::LOCAL_WRITE, to_read())),
         RefusalCode::BadMemory
     );
-    ask(Access::LOCAL, open("/proc/self/mem")).unwrap();
+    ask(Access::LOCAL_WRITE, open("/proc/self/mem")).unwrap();
     let atomics = refused(ask(Access::ALL, open("/proc/self/mem")));
     assert_eq!(atomics, RefusalCode::Malformed);
 }
@@ -130,7 +128,7 @@ fn what_is_not_mapped_is_not_registered() {
     let session = bench.client();
     let pd = pd(&session);
     for address in [0, 4096, u64::MAX - LEN, 1 << 63] {
-        let request = remote(pd, Access::LOCAL, address);
+        let request = remote(pd, Access::LOCAL_WRITE, address);
         let (reply, _) = session.request(request, vec![open("/proc/self/mem")]);
         assert_eq!(refused(reply), RefusalCode::BadMemory, "{address:#x}");
     }

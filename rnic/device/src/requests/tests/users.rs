@@ -21,7 +21,7 @@ fn bench(limits: UserLimits) -> Bench {
         },
         ..Limits::default()
     };
-    Bench::with_limits(Driving::Inline, limits)
+    Bench::with_limits(Runtime::Caller, limits)
 }
 
 #[test]

@@ -95,10 +95,7 @@ fn no_stag_is_valid_twice_in_a_row_under_one_key() {
 #[test]
 fn no_registration_reaches_beyond_what_was_granted() {
     let mut table = StagTable::new(4);
-    let readable = Access {
-        remote_read: true,
-        ..Access::default()
-    };
+    let readable = Access::REMOTE_READ;
     table
         .add(STAG, PD, readable, TaggedOffset(BASE), memory())
         .unwrap();
@@ -117,14 +114,7 @@ fn no_registration_reaches_beyond_what_was_granted() {
         let found = table.fast_register(stag, USER, None, &to);
         assert!(matches!(found, Err(CannotBind::Range { .. })), "{found:?}");
     }
-    let writes = [
-        Access::LOCAL,
-        WRITE,
-        Access {
-            remote_atomic: true,
-            ..READ
-        },
-    ];
+    let writes = [Access::LOCAL_WRITE, WRITE, READ | Access::REMOTE_ATOMIC];
     for access in writes {
         let (stag, to) = own(1, BASE, 64, access);
         let found = table.fast_register(stag, USER, None, &to);
@@ -178,7 +168,7 @@ fn a_fast_region_gives_the_rights_of_its_registration() {
     assert_eq!(written.unwrap_err(), rights);
     let mut guarded = super::table(READ);
     guarded.add_unbound(FAST, PD, StagKind::FastRegion).unwrap();
-    let found = guarded.fast_register(keyed(1), USER, None, &part(Access::LOCAL));
+    let found = guarded.fast_register(keyed(1), USER, None, &part(Access::LOCAL_WRITE));
     assert_eq!(found, Err(CannotBind::Rights { region: STAG }));
 }
 

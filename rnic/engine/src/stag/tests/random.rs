@@ -75,7 +75,8 @@ fn granted(random: &mut Random, table: &mut StagTable, index: u32) -> Granted {
         memory,
         pd: user.pd,
         stream: limited.then_some(user.qp),
-        writable: access.local_write || access.remote_write || access.remote_atomic,
+        writable: access
+            .intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC),
         revoked: None,
     }
 }

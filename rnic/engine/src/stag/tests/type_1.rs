@@ -7,7 +7,7 @@ const NOTHING: Binding = Binding {
     region: Stag(0),
     base: TaggedOffset(0),
     len: 0,
-    access: Access::LOCAL,
+    access: Access::LOCAL_WRITE,
 };
 
 fn keyed(key: u8) -> Stag {

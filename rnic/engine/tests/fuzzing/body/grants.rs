@@ -72,12 +72,10 @@ impl Grants {
         let bytes: Vec<u8> = (0..ARENA).map(|at| (at % 251) as u8).collect();
         node.arena.write(0, &bytes).unwrap();
         for (region, (local_write, remote_read, remote_write)) in rights.into_iter().enumerate() {
-            let access = Access {
-                local_write,
-                remote_read,
-                remote_write,
-                remote_atomic: remote_write || region == 5,
-            };
+            let access = Access::LOCAL_WRITE.when(local_write)
+                | Access::REMOTE_READ.when(remote_read)
+                | Access::REMOTE_WRITE.when(remote_write)
+                | Access::REMOTE_ATOMIC.when(remote_write || region == 5);
             let pd = if region == 3 { OTHER_PD } else { PD };
             let at = (PLACES[region], REGION);
             node.register(Stag(STAGS[region]), pd, access, BASES[region], at);

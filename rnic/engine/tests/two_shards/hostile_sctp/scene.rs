@@ -55,7 +55,7 @@ impl Scene {
     pub fn before_the_session(config: SideConfig) -> Self {
         let mut duel = SctpDuel::new(config);
         let grants = [
-            (BARE, PD, Access::LOCAL),
+            (BARE, PD, Access::LOCAL_WRITE),
             (FOREIGN, PdId(PD.0 + 1), Access::ALL),
             (NARROW, PD, Access::ALL),
         ];

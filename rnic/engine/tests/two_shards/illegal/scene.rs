@@ -37,7 +37,7 @@ impl Scene {
         };
         let mut duel = Duel::new(config);
         let grants = [
-            (BARE, PD, Access::LOCAL),
+            (BARE, PD, Access::LOCAL_WRITE),
             (FOREIGN, PdId(PD.0 + 1), Access::ALL),
             (NARROW, PD, Access::ALL),
         ];

@@ -31,7 +31,7 @@ fn furnish(prm: &mut Prm, client: ClientId) {
     let cq = prm.create_cq(client, 16, 1).unwrap();
     prm.cq_created(cq);
     let region = prm
-        .register_region(client, pd, None, Access::LOCAL, 0, 4096)
+        .register_region(client, pd, None, Access::LOCAL_WRITE, 0, 4096)
         .unwrap();
     prm.region_registered(region);
 }
