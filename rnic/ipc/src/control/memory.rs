@@ -127,12 +127,18 @@ impl BitOrAssign for Access {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Rights::from(*self).fmt(f)
+        let rights = Rights::from(*self);
+        f.debug_struct("Access")
+            .field("local_write", &rights.local_write)
+            .field("remote_read", &rights.remote_read)
+            .field("remote_write", &rights.remote_write)
+            .field("remote_atomic", &rights.remote_atomic)
+            .finish()
     }
 }
 
 /// The same with a name for each right, as messages and JSON have it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename = "Access")]
 struct Rights {
     local_write: bool,
