@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Limits for strangers. A flood of segments that belong to no connection would take the time of the
+ * Limits for unknown flows. A flood of segments that belong to no connection would take the time of the
  * one thread that serves all connections; here it costs a fraction of that.
  *
  * Segments of flows that the shard knows pass without a limit, but for SYNs. SCTP's packets count as segments,
  * and its INITs as SYNs. All others, and their fragments, take a token each from a bucket of their kind and
- * processor. What answers a SYN-ACK has a bucket of its own before that: strangers who sent no SYN do not empty
+ * processor. What answers a SYN-ACK has a bucket of its own before that: senders that sent no SYN do not empty
  * it. A segment that finds the bucket empty is dropped and remembered. When it comes again as a TCP retransmits
  * (not sooner than TIMES.again_min after the one before), it takes a token from a second bucket. A flood from random
  * sources does not come again, so a new connection is delayed by one retransmission, and not kept out. Nor does
@@ -251,5 +251,5 @@ static __always_inline enum reason limit(const struct found *found)
 		return REDIRECTED;
 	if (comes_again(syn ? ~flow : flow, now, syn) && take(KINDS + kind, interval, depth, now))
 		return REDIRECTED;
-	return syn ? DROP_SYN : DROP_STRANGER;
+	return syn ? DROP_SYN : DROP_UNKNOWN_FLOW;
 }

@@ -1,4 +1,4 @@
-//! Limits for strangers: how many segments of no known flow the steering program lets through, and
+//! Limits for unknown_flows: how many segments of no known flow the steering program lets through, and
 //! which flows are known. The other half is `flood.bpf.h`.
 
 use std::io;
@@ -10,7 +10,7 @@ use crate::sys::SharedBytes;
 /// Words of the hash's key (`HASH_KEY_WORDS`).
 const KEY_WORDS: usize = 11;
 /// Places for flows (`FLOW_PLACES`). Of so many places a thousand flows have one in a thousand, and of
-/// the strangers' segments as many are taken for theirs.
+/// the segments of unknown flows as many are taken for theirs.
 const PLACES: usize = 1 << 20;
 /// `FLOW_HASH`.
 const FLOW_HASH: u64 = 0;
@@ -49,15 +49,15 @@ impl Rate {
     }
 }
 
-/// How many frames of strangers the program lets through on each processor: of flows that are not in
+/// How many frames of unknown flows the program lets through on each processor: of flows that are not in
 /// `KnownFlows`. What is beyond is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloodLimits {
     /// SYNs, of whatever flow.
     pub syns: Rate,
-    /// All other segments of strangers; and as many once more of half-open flows.
-    pub strangers: Rate,
-    /// Fragments of strangers' segments.
+    /// All other segments of unknown flows; and as many once more of half-open flows.
+    pub unknown_flows: Rate,
+    /// Fragments of segments of unknown flows.
     pub fragments: Rate,
 }
 
@@ -67,14 +67,14 @@ impl FloodLimits {
     /// nothing. A path cuts the packets of a sender with path MTU discovery only until the sender has learned.
     pub const DEFAULT: Self = Self {
         syns: Rate::of(2_000),
-        strangers: Rate::of(2_000),
+        unknown_flows: Rate::of(2_000),
         fragments: Rate::of(200),
     };
 
     /// No limits: for programs that enter no flows.
     pub const NONE: Self = Self {
         syns: Rate::NONE,
-        strangers: Rate::NONE,
+        unknown_flows: Rate::NONE,
         fragments: Rate::NONE,
     };
 
@@ -88,14 +88,14 @@ impl FloodLimits {
         };
         Self {
             syns: share(self.syns),
-            strangers: share(self.strangers),
+            unknown_flows: share(self.unknown_flows),
             fragments: share(self.fragments),
         }
     }
 
     /// `RATES` in `flood.bpf.h`.
     pub(crate) fn words(&self) -> [[u64; 2]; 3] {
-        [self.syns, self.strangers, self.fragments].map(Rate::words)
+        [self.syns, self.unknown_flows, self.fragments].map(Rate::words)
     }
 }
 
@@ -138,7 +138,7 @@ pub enum FlowState {
 }
 
 /// The flows whose segments the program takes without a limit, and those for whose segments it has a limit apart
-/// from other strangers'. It is memory that the program reads, so that to enter a flow is no system call.
+/// from those of other unknown flows. It is memory that the program reads, so that to enter a flow is no system call.
 ///
 /// A place may be that of several flows and counts them; one that has counted 255 stays.
 #[derive(Debug)]

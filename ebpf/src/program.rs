@@ -37,7 +37,7 @@ pub(crate) const REASONS: [&str; 15] = [
     "pass_no_socket",
     "icmp_taken",
     "drop_syn",
-    "drop_stranger",
+    "drop_unknown_flow",
     "drop_fragment",
 ];
 

@@ -122,7 +122,7 @@ fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     optional(f, "busy_poll", device.busy_poll, "none")?;
     let flood = &device.flood_limits;
     line(f, "syn_rate", flood.syns.per_second)?;
-    line(f, "stranger_rate", flood.strangers.per_second)?;
+    line(f, "unknown_flow_rate", flood.unknown_flows.per_second)?;
     line(f, "fragment_rate", flood.fragments.per_second)?;
     line(f, "user_timeout", device.user_timeout.as_millis())?;
     line(

@@ -155,7 +155,7 @@ pub(crate) struct LinkGiven {
     /// Segments a second of unknown connections that reach the shard; more are dropped; 0 for no limit
     /// [default: 2000]
     #[arg(long, value_name = "N")]
-    pub(crate) stranger_rate: Option<u32>,
+    pub(crate) unknown_flow_rate: Option<u32>,
 
     /// Fragments a second of unknown connections that reach the shard; more are dropped; 0 for no limit
     /// [default: 200]
@@ -264,7 +264,7 @@ impl LinkGiven {
             idle_spin: self.idle_spin.or(below.idle_spin),
             busy_poll: self.busy_poll.or(below.busy_poll),
             syn_rate: self.syn_rate.or(below.syn_rate),
-            stranger_rate: self.stranger_rate.or(below.stranger_rate),
+            unknown_flow_rate: self.unknown_flow_rate.or(below.unknown_flow_rate),
             fragment_rate: self.fragment_rate.or(below.fragment_rate),
             user_timeout: self.user_timeout.or(below.user_timeout),
             first_byte_timeout: self.first_byte_timeout.or(below.first_byte_timeout),

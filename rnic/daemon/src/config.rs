@@ -40,7 +40,7 @@ const KEYS: [&str; 40] = [
     "idle_spin",
     "busy_poll",
     "syn_rate",
-    "stranger_rate",
+    "unknown_flow_rate",
     "fragment_rate",
     "user_timeout",
     "first_byte_timeout",

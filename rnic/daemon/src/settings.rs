@@ -308,11 +308,13 @@ fn device(
     Ok(config)
 }
 
-/// How many frames of strangers reach the shard.
+/// How many frames of unknown flows reach the shard.
 fn flood_limits(link: &LinkGiven, defaults: FloodLimits) -> FloodLimits {
     FloodLimits {
         syns: link.syn_rate.map_or(defaults.syns, Rate::of),
-        strangers: link.stranger_rate.map_or(defaults.strangers, Rate::of),
+        unknown_flows: link
+            .unknown_flow_rate
+            .map_or(defaults.unknown_flows, Rate::of),
         fragments: link.fragment_rate.map_or(defaults.fragments, Rate::of),
     }
 }

@@ -43,7 +43,7 @@ pub struct DeviceConfig {
     /// Microseconds that one look at a queue may poll its driver (`SO_BUSY_POLL`, with
     /// `SO_PREFER_BUSY_POLL`). `None` leaves packets to interrupts. Without effect on veth.
     pub busy_poll: Option<u32>,
-    /// How many frames of strangers reach the shard, of all queues together: the rest of a flood is
+    /// How many frames of unknown flows reach the shard, of all queues together: the rest of a flood is
     /// dropped before, and counted.
     pub flood_limits: FloodLimits,
     /// UMEM frames (packet buffers) for the whole device.

@@ -7,12 +7,12 @@ mod flow_owners;
 mod inbound;
 mod list;
 mod parked_frames;
+mod peer_paths;
 mod prediction;
 mod reorder_queue;
 mod table;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
@@ -27,10 +27,10 @@ pub(crate) use flow_owners::{FlowOwners, OwnFlows};
 use inbound::OutsideWindow;
 pub(crate) use inbound::{Inbound, NewRange, SLICES_MAX};
 pub(crate) use parked_frames::{Frames, ParkedFrames};
+use peer_paths::FurtherPaths;
 pub(crate) use prediction::{Learnt, Parsed, Prediction};
 pub(crate) use table::ConnTable;
-pub use table::{FlowState, KnownFlows};
-use ways::Others;
+pub use table::{FlowSink, FlowState};
 
 /// One TCP connection, DDP Stream Session or SCTP association and what it is for, in whole cache lines.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Conn {
     /// How frames get to the peer, at this address of its. A session's: how they did when it began.
     pub path: Path,
     /// Its further addresses, if it has any.
-    others: Option<Box<Others>>,
+    others: Option<Box<FurtherPaths>>,
     /// The port that its frames came from last.
     port: u32,
     /// Both sides send timestamps.
@@ -62,7 +62,7 @@ pub(crate) struct Conn {
     pub deadline: Option<Instant>,
     /// We opened it with a Ready-to-Receive indication and may have to repeat that. Not for long: so it is elsewhere.
     pub unheard: Option<Box<Unheard>>,
-    /// Its flow was entered in [`KnownFlows`] with this state.
+    /// Its flow was entered in [`FlowSink`] with this state.
     pub entered: Option<FlowState>,
     /// It is in the shard's ready list.
     pub ready: bool,
@@ -221,7 +221,7 @@ impl Conn {
     }
 
     /// Whether frames of its own go to the peer: a session's are its association's.
-    pub fn has_ways(&self) -> bool {
+    pub fn has_path(&self) -> bool {
         self.kind != ConnKind::Session
     }
 

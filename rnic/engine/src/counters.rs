@@ -54,9 +54,9 @@ pub struct ShardCounters {
     pub backlog_full: u64,
     /// Connections reset to free their place for a new one: before their MPA Request was whole, or after a
     /// rejection.
-    pub backlog_gave_way: u64,
+    pub backlog_evicted: u64,
     /// Passive connections reset because the peer's streams ended by invalid STags, again and again.
-    pub stag_guesses_paused: u64,
+    pub stag_scan_limit: u64,
     /// Connections that did not finish the MPA start-up in time.
     pub startup_timeouts: u64,
     /// Requests that the application did not answer in time.
@@ -329,8 +329,8 @@ pub(crate) fn named(
     put("sessions_begun_again", shard.sessions_begun_again);
     put("sessions_unplaced", shard.sessions_unplaced);
     put("backlog_full", shard.backlog_full);
-    put("backlog_gave_way", shard.backlog_gave_way);
-    put("stag_guesses_paused", shard.stag_guesses_paused);
+    put("backlog_evicted", shard.backlog_evicted);
+    put("stag_scan_limit", shard.stag_scan_limit);
     put("startup_timeouts", shard.startup_timeouts);
     put("answer_timeouts", shard.answer_timeouts);
     put("close_timeouts", shard.close_timeouts);
@@ -362,7 +362,7 @@ pub(crate) fn named(
     put("handover_taken", handover.taken);
     put("handover_full", handover.full);
     put("handover_no_frame", handover.no_frame);
-    put("flows_unentered", unentered);
+    put("flow_table_full", unentered);
     put("flush_failed", shard.flush_failed);
     put("client_faults", shard.client_faults);
     put("memory_faults", shard.memory_faults);

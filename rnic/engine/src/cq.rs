@@ -175,7 +175,7 @@ impl CqTable {
     }
 
     /// Whether [`Self::flush_wakeups`] or [`Self::poll_failure`] has something to do.
-    pub fn has_news(&self) -> bool {
+    pub fn has_notifications(&self) -> bool {
         !self.dirty.is_empty() || !self.failed.is_empty()
     }
 

@@ -16,16 +16,16 @@
 
 mod client_stats;
 mod config;
+#[cfg(test)]
+mod conn_ids;
 mod ctl;
 mod datapath;
 mod immediate;
 mod llp;
 mod loopback;
 mod media;
-#[cfg(test)]
-mod names;
 mod receive;
-mod request_names;
+mod request_ids;
 mod rx;
 mod sctp;
 mod siblings;
@@ -42,7 +42,7 @@ use userspace_net::{Instant, earlier};
 use userspace_tcp::Stack;
 
 use crate::command::{Answer, Command, CommandError, ShardEvent};
-pub use crate::conn::{FlowState, KnownFlows};
+pub use crate::conn::{FlowSink, FlowState};
 use crate::counters::{Levels, ShardCounters};
 use crate::qp::QpCounters;
 
@@ -52,7 +52,7 @@ pub use ctl::move_request::MovedRequest;
 use ctl::{Client, Ctl};
 use datapath::Datapath;
 pub use loopback::untagged_mtu;
-pub use request_names::shard_of;
+pub use request_ids::shard_of;
 pub use rnic_ipc::control::SHARDS_MAX;
 use rx::Rx;
 pub use siblings::Siblings;
@@ -112,13 +112,13 @@ impl<P: Port> Shard<P> {
     }
 
     /// Sets the sink that is told which flows are known. Called before the first command.
-    pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
-        self.dp.conns.tell_flows(flows);
+    pub fn set_flow_sink(&mut self, flows: Box<dyn FlowSink>) {
+        self.dp.conns.set_flow_sink(flows);
     }
 
     /// Its interface has other shards, and this is its place among them. Called before the first command.
     pub fn join(&mut self, siblings: Siblings) {
-        self.dp.conns.tell_siblings(siblings.own_flows());
+        self.dp.conns.set_flow_owners(siblings.own_flows());
         self.dp.tables.stags.join(siblings.passes().clone());
         self.dp.siblings = Some(siblings);
     }
@@ -144,7 +144,7 @@ impl<P: Port> Shard<P> {
             return false;
         }
         self.to_transmit |= received;
-        self.tell_news();
+        self.flush_notifications();
         let worked = worked | self.to_transmit;
         self.quiet_until = (!worked).then(|| self.stays_quiet_until()).flatten();
         worked
@@ -168,25 +168,25 @@ impl<P: Port> Shard<P> {
         self.to_transmit |= self.ctl.run_timers(&mut self.dp, &mut self.tx);
         self.dp.refill();
         // Before the wake-ups: a program that waits for a frame must not wait for these.
-        self.tell_news();
+        self.flush_notifications();
         worked
     }
 
     /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone, if there are
     /// any.
     #[inline]
-    fn tell_news(&mut self) {
-        if self.dp.tables.have_news() || self.ctl.has_new_faults() {
-            self.tell_all_news();
+    fn flush_notifications(&mut self) {
+        if self.dp.tables.has_notifications() || self.ctl.has_new_faults() {
+            self.flush_all_notifications();
         }
     }
 
     #[inline(never)]
-    fn tell_all_news(&mut self) {
+    fn flush_all_notifications(&mut self) {
         self.ctl
             .fail_queue_pairs_of_dead_cqs(&mut self.dp, &mut self.tx);
         self.ctl.check_memory_faults(&mut self.dp);
-        self.ctl.tell_srq_limits(&mut self.dp);
+        self.ctl.report_srq_limits(&mut self.dp);
         self.dp.tables.cqs.flush_wakeups();
     }
 
@@ -207,7 +207,7 @@ impl<P: Port> Shard<P> {
         let left = self.rx.deferred().is_waiting()
             || self.dp.stack.wants_transmit()
             || self.dp.sctp.stack.wants_transmit()
-            || self.dp.tables.have_news();
+            || self.dp.tables.has_notifications();
         if waits || !idle || left {
             return None;
         }

@@ -119,7 +119,7 @@ impl SrqTable {
     }
 
     /// Whether [`Self::poll_limit`] has something to tell.
-    pub fn has_news(&self) -> bool {
+    pub fn has_notifications(&self) -> bool {
         !self.reached.is_empty()
     }
 

@@ -137,7 +137,7 @@ impl Vlans {
     /// The tag for the way back of a frame that came to a local address with `tag`. None when the
     /// address is on another VLAN: then the frame is nobody's.
     #[must_use]
-    pub fn way_back(&self, local: IpAddr, tag: Option<u16>) -> Option<Option<u16>> {
+    pub fn return_tag(&self, local: IpAddr, tag: Option<u16>) -> Option<Option<u16>> {
         match self.of(local) {
             None => Some(tag),
             Some(id) => tag

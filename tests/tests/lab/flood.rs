@@ -1,4 +1,4 @@
-//! Floods of strangers' segments: what was established goes on, what is new comes about, and the shard
+//! Floods of segments of unknown flows: what was established goes on, what is new comes about, and the shard
 //! sees few of them.
 
 #![allow(clippy::unwrap_used)]
@@ -79,7 +79,7 @@ fn new_connection(pair: &Pair, family: Family) -> Duration {
 fn held_back(counters: &BTreeMap<String, u64>) -> u64 {
     let names = [
         "drop_syn",
-        "drop_stranger",
+        "drop_unknown_flow",
         "drop_fragment",
         "pass_malformed",
     ];
@@ -93,7 +93,7 @@ fn a_flow_lives_through_floods_of_each_kind_and_a_connection_comes_about() {
     const LIMIT: u64 = 200;
     const RATE: u64 = 100_000;
     let limits = DaemonOptions {
-        arguments: ["syn", "stranger", "fragment"]
+        arguments: ["syn", "unknown-flow", "fragment"]
             .map(|kind| format!("--{kind}-rate={LIMIT}"))
             .to_vec(),
         ..DaemonOptions::default()

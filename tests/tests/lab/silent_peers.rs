@@ -121,6 +121,6 @@ fn a_hundred_silent_connections_a_second_keep_nobody_out() {
     println!("{asked} requests beside {silent} silent connections, the slowest in {slowest:?}");
     assert!(asked > 5 && silent > 200, "{asked} and {silent}");
     assert!(slowest < SOON, "{slowest:?}");
-    assert!(pair.daemon_b.counter("backlog_gave_way") > 100);
+    assert!(pair.daemon_b.counter("backlog_evicted") > 100);
     assert_eq!(pair.daemon_b.counter("backlog_full"), 0);
 }

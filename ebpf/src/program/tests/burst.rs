@@ -11,7 +11,7 @@ fn a_burst_of_one_lets_one_frame_through() {
     };
     let limits = FloodLimits {
         syns: one,
-        strangers: one,
+        unknown_flows: one,
         fragments: one,
     };
     let mut bench = Bench::limited(Variant::Frags, &limits);

@@ -22,7 +22,7 @@ fn limits(kind: &str) -> FloodLimits {
     let mut limits = FloodLimits::NONE;
     match kind {
         "syn" => limits.syns = SLOW,
-        "stranger" => limits.strangers = SLOW,
+        "unknown_flow" => limits.unknown_flows = SLOW,
         _ => limits.fragments = SLOW,
     }
     limits
@@ -31,7 +31,7 @@ fn limits(kind: &str) -> FloodLimits {
 fn limits_of_all() -> FloodLimits {
     FloodLimits {
         syns: SLOW,
-        strangers: SLOW,
+        unknown_flows: SLOW,
         fragments: SLOW,
     }
 }
@@ -76,16 +76,16 @@ const RST: u8 = 0x04;
 const PSH_ACK: u8 = 0x18;
 
 #[test]
-fn strangers_of_a_kind_are_dropped_when_there_are_too_many() {
+fn segments_of_unknown_flows_are_dropped_when_there_are_too_many() {
     for variant in [Variant::Frags, Variant::Plain] {
         for v6 in [false, true] {
             for (kind, flags) in [
                 ("syn", SYN),
-                ("stranger", ACK),
-                ("stranger", RST),
-                ("stranger", PSH_ACK),
-                ("stranger", SYN | ACK),
-                ("stranger", 0),
+                ("unknown_flow", ACK),
+                ("unknown_flow", RST),
+                ("unknown_flow", PSH_ACK),
+                ("unknown_flow", SYN | ACK),
+                ("unknown_flow", 0),
             ] {
                 let mut bench = Bench::limited(variant, &limits(kind));
                 let drop = format!("drop_{kind}");
@@ -119,7 +119,7 @@ fn flows_that_are_known_have_no_limit_but_for_their_syns() {
             // Neither its neighbours nor itself once it is over.
             for from in [PEER_PORT + 1, PEER_PORT] {
                 let next = |_| segment(v6, from, ACK);
-                taken_before(&mut bench, next, "drop_stranger");
+                taken_before(&mut bench, next, "drop_unknown_flow");
                 flows.leave(local, remote, FlowState::Known);
             }
         }
@@ -128,7 +128,7 @@ fn flows_that_are_known_have_no_limit_but_for_their_syns() {
 
 #[test]
 fn a_flow_that_was_entered_twice_is_known_until_it_was_left_twice() {
-    let mut bench = Bench::limited(Variant::Frags, &limits("stranger"));
+    let mut bench = Bench::limited(Variant::Frags, &limits("unknown_flow"));
     let mut flows = bench.program.known_flows().unwrap();
     let (local, remote) = ends(false, PEER_PORT);
     flows.enter(local, remote, FlowState::Known);
@@ -139,7 +139,7 @@ fn a_flow_that_was_entered_twice_is_known_until_it_was_left_twice() {
     }
     flows.leave(local, remote, FlowState::Known);
     let next = |_| segment(false, PEER_PORT, ACK);
-    taken_before(&mut bench, next, "drop_stranger");
+    taken_before(&mut bench, next, "drop_unknown_flow");
     // More often than it was entered does nothing.
     flows.leave(local, remote, FlowState::Known);
     flows.enter(local, remote, FlowState::Known);
@@ -155,15 +155,15 @@ fn what_answers_a_syn_ack_has_a_limit_of_its_own() {
             let (local, remote) = ends(v6, PEER_PORT);
             flows.enter(local, remote, FlowState::HalfOpen);
             let next = |n| segment(v6, 1000 + n as u16, ACK);
-            taken_before(&mut bench, next, "drop_stranger");
+            taken_before(&mut bench, next, "drop_unknown_flow");
             // Then its own bucket is empty as well.
             let answer = |_| segment(v6, PEER_PORT, PSH_ACK);
-            let taken = taken_before(&mut bench, answer, "drop_stranger");
+            let taken = taken_before(&mut bench, answer, "drop_unknown_flow");
             assert!(taken >= BURST, "{taken} were taken");
             taken_before(&mut bench, |_| segment(v6, PEER_PORT, SYN), "drop_syn");
             // Nor has it one when it is over: the bench may have moved to another processor, with full buckets.
             flows.leave(local, remote, FlowState::HalfOpen);
-            taken_before(&mut bench, answer, "drop_stranger");
+            taken_before(&mut bench, answer, "drop_unknown_flow");
             flows.enter(local, remote, FlowState::Known);
             for _ in 0..400 {
                 assert_eq!(bench.run(&answer(0)), "redirected");
@@ -182,7 +182,7 @@ fn what_was_dropped_is_taken_when_it_comes_again_as_a_tcp_sends_it() {
         again_max: NEVER,
     };
     for v6 in [false, true] {
-        for (kind, flags) in [("syn", SYN), ("stranger", PSH_ACK)] {
+        for (kind, flags) in [("syn", SYN), ("unknown_flow", PSH_ACK)] {
             let drop = format!("drop_{kind}");
             let cases = [
                 ("as a TCP does", times(0, FAR), BURST),
@@ -202,7 +202,7 @@ fn what_was_dropped_is_taken_when_it_comes_again_as_a_tcp_sends_it() {
                 let mut bench = Bench::timed(Variant::Frags, &config, times);
                 let first = |n| segment(v6, 1000 + n as u16, flags);
                 assert_eq!(taken_before(&mut bench, first, &drop), BURST);
-                // The last of those was dropped. It has a bucket apart from strangers that come for the first time.
+                // The last of those was dropped. It has a bucket apart from unknown flows that come for the first time.
                 let dropped = |_| segment(v6, 1000 + BURST as u16, flags);
                 let taken = taken_before(&mut bench, dropped, &drop);
                 assert_eq!(taken, wanted, "{kind}, {what}");
@@ -274,7 +274,7 @@ fn a_place_that_has_counted_its_most_stays_and_one_before_that_does_not() {
         (FlowState::HalfOpen, 300, true),
     ] {
         let config = SteeringConfig {
-            limits: limits("stranger"),
+            limits: limits("unknown_flow"),
             ..SteeringConfig::UNLIMITED
         };
         let times = Times {
@@ -288,8 +288,8 @@ fn a_place_that_has_counted_its_most_stays_and_one_before_that_does_not() {
         (0..entered).for_each(|_| flows.enter(local, remote, state));
         (0..entered).for_each(|_| flows.leave(local, remote, state));
         stay_here();
-        let strangers = |n| segment(false, 1000 + n as u16, ACK);
-        taken_before(&mut bench, strangers, "drop_stranger");
+        let unknown = |n| segment(false, 1000 + n as u16, ACK);
+        taken_before(&mut bench, unknown, "drop_unknown_flow");
         let taken =
             (0..2 * BURST).filter(|_| bench.run(&segment(false, PEER_PORT, ACK)) == "redirected");
         let wanted = match (state, stays) {
@@ -345,7 +345,7 @@ fn what_the_limits_cost_a_frame() {
     for v6 in [false, true] {
         for (what, flags, from) in [
             ("segment of a connection", ACK, PEER_PORT),
-            ("stranger's segment, dropped", ACK, PEER_PORT + 1),
+            ("segment of an unknown flow, dropped", ACK, PEER_PORT + 1),
             ("SYN, dropped", SYN, PEER_PORT + 1),
         ] {
             let times = [FloodLimits::NONE, limits_of_all()].map(|limits| {

@@ -29,7 +29,7 @@ const KEYS: [&str; 26] = [
     "idle_spin",
     "busy_poll",
     "syn_rate",
-    "stranger_rate",
+    "unknown_flow_rate",
     "fragment_rate",
     "user_timeout",
     "first_byte_timeout",
@@ -104,7 +104,7 @@ pub(super) fn link(reader: &mut Reader<'_>, at: &At<'_>, given: &mut LinkGiven) 
         "idle_spin" => given.idle_spin = reader.number(at, 0..=1_000_000),
         "busy_poll" => given.busy_poll = reader.number(at, 0..=1_000_000),
         "syn_rate" => given.syn_rate = reader.number(at, 0..=u32::MAX),
-        "stranger_rate" => given.stranger_rate = reader.number(at, 0..=u32::MAX),
+        "unknown_flow_rate" => given.unknown_flow_rate = reader.number(at, 0..=u32::MAX),
         "fragment_rate" => given.fragment_rate = reader.number(at, 0..=u32::MAX),
         "user_timeout" => given.user_timeout = reader.number(at, cli::USER_TIMEOUT),
         "first_byte_timeout" => {

@@ -72,7 +72,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         idle_spin = 7
         busy_poll = 9
         syn_rate = 3
-        stranger_rate = 2
+        unknown_flow_rate = 2
         fragment_rate = 0
         user_timeout = 5000
         first_byte_timeout = 500
@@ -110,7 +110,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             idle_spin: Some(7),
             busy_poll: Some(9),
             syn_rate: Some(3),
-            stranger_rate: Some(2),
+            unknown_flow_rate: Some(2),
             fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),

@@ -77,7 +77,7 @@ fn everything_that_was_given_reaches_the_device() {
             idle_spin: Some(7),
             busy_poll: Some(9),
             syn_rate: Some(3),
-            stranger_rate: Some(2),
+            unknown_flow_rate: Some(2),
             fragment_rate: Some(0),
             user_timeout: Some(5000),
             first_byte_timeout: Some(500),
@@ -127,7 +127,7 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.busy_poll, Some(9));
     let rates = FloodLimits {
         syns: Rate::of(3),
-        strangers: Rate::of(2),
+        unknown_flows: Rate::of(2),
         fragments: Rate::NONE,
     };
     assert_eq!(device.flood_limits, rates);

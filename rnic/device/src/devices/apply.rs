@@ -183,7 +183,7 @@ fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
         ("capture", *capture != asked.capture),
         ("busy_poll", *busy_poll != asked.busy_poll),
         (
-            "syn_rate, stranger_rate or fragment_rate",
+            "syn_rate, unknown_flow_rate or fragment_rate",
             *flood_limits != asked.flood_limits,
         ),
         ("frames", *frames != asked.frames),

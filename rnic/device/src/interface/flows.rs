@@ -10,13 +10,13 @@ use userspace_net::FourTuple;
 #[derive(Debug)]
 pub(crate) struct Flows(pub KnownFlows);
 
-impl shard::KnownFlows for Flows {
+impl shard::FlowSink for Flows {
     fn enter(&mut self, tuple: &FourTuple, state: shard::FlowState) {
         let (local, remote) = ends(tuple);
         self.0.enter(local, remote, of(state));
     }
 
-    fn leave(&mut self, tuple: &FourTuple, state: shard::FlowState) {
+    fn remove(&mut self, tuple: &FourTuple, state: shard::FlowState) {
         let (local, remote) = ends(tuple);
         self.0.leave(local, remote, of(state));
     }

@@ -99,7 +99,7 @@ impl FlowOwners {
     }
 
     /// A connection of this shard is over. Once for each time that it was entered.
-    fn leave(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
+    fn remove(&self, shard: u8, transport: Transport, tuple: &FourTuple) {
         let key = self.key(transport, tuple);
         let entry = key.entry(shard);
         // It is there, unless there was no place.
@@ -128,7 +128,7 @@ impl FlowOwners {
     }
 
     /// Whether a connection with this flow is on its way to the shard.
-    fn awaits(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
+    fn expects(&self, shard: u8, transport: Transport, tuple: &FourTuple) -> bool {
         let key = self.key(transport, tuple);
         let entry = key.entry(shard) | AWAITED;
         let mut slots = self.slots(&key);
@@ -186,18 +186,18 @@ impl OwnFlows {
     }
 
     /// Whether a connection with this flow is on its way to this shard.
-    pub fn awaits(&self, transport: Transport, tuple: &FourTuple) -> bool {
-        self.owners.awaits(self.shard, transport, tuple)
+    pub fn expects(&self, transport: Transport, tuple: &FourTuple) -> bool {
+        self.owners.expects(self.shard, transport, tuple)
     }
 
     /// It has come, or does not come.
-    pub fn no_longer_awaits(&self, transport: Transport, tuple: &FourTuple) {
+    pub fn stop_expecting(&self, transport: Transport, tuple: &FourTuple) {
         self.owners.leave_awaited(self.shard, transport, tuple);
     }
 
     /// It is over. Once for each [`Self::enter`].
-    pub fn leave(&self, transport: Transport, tuple: &FourTuple) {
-        self.owners.leave(self.shard, transport, tuple);
+    pub fn remove(&self, transport: Transport, tuple: &FourTuple) {
+        self.owners.remove(self.shard, transport, tuple);
     }
 }
 

@@ -21,12 +21,12 @@ pub enum FlowState {
 
 /// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
 /// from the shard's thread and are no system calls.
-pub trait KnownFlows: fmt::Debug + Send {
+pub trait FlowSink: fmt::Debug + Send {
     /// The flow of a connection has this state now. One whose half-open connection TCP forgot still has that
     /// state, until another connection takes the place.
     fn enter(&mut self, tuple: &FourTuple, state: FlowState);
     /// It has this state no more. Once for each [`Self::enter`].
-    fn leave(&mut self, tuple: &FourTuple, state: FlowState);
+    fn remove(&mut self, tuple: &FourTuple, state: FlowState);
 }
 
 /// As many slots as TCP has; TCP's index names the slot, its whole name the connection.
@@ -35,7 +35,7 @@ pub(crate) struct ConnTable {
     slots: Vec<Option<Conn>>,
     /// By kind.
     counts: [usize; 3],
-    flows: Option<Box<dyn KnownFlows>>,
+    flows: Option<Box<dyn FlowSink>>,
     /// Where other shards of the interface look whose a segment is, if there are any.
     own: Option<OwnFlows>,
     /// Flows that had no place there.
@@ -55,23 +55,23 @@ impl ConnTable {
     }
 
     /// Sets the sink that is told which flows are known. Called before the first connection.
-    pub fn tell_flows(&mut self, flows: Box<dyn KnownFlows>) {
+    pub fn set_flow_sink(&mut self, flows: Box<dyn FlowSink>) {
         self.flows = Some(flows);
     }
 
     /// Sets where other shards of the interface look. Called before the first connection.
-    pub fn tell_siblings(&mut self, own: OwnFlows) {
+    pub fn set_flow_owners(&mut self, own: OwnFlows) {
         self.own = Some(own);
     }
 
     /// The peer of this connection has these addresses, too.
-    pub fn add_ways(&mut self, id: ConnId, others: impl Iterator<Item = IpAddr>) {
+    pub fn add_peer_addresses(&mut self, id: ConnId, others: impl Iterator<Item = IpAddr>) {
         let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
         if conn.id == id {
-            let before: Vec<_> = conn.ways().map(|(tuple, _)| tuple).collect();
-            conn.add_ways(others);
+            let before: Vec<_> = conn.paths().map(|(tuple, _)| tuple).collect();
+            conn.add_peer_addresses(others);
             // At no time is one of them missing.
             self.unentered += own(self.own.as_ref(), conn);
             disown(self.own.as_ref(), conn, before.into_iter());
@@ -84,8 +84,8 @@ impl ConnTable {
         let Some(conn) = self.slots.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
-        if conn.id == id && conn.entered != Some(FlowState::Known) && conn.has_ways() {
-            leave(&mut self.flows, conn);
+        if conn.id == id && conn.entered != Some(FlowState::Known) && conn.has_path() {
+            remove(&mut self.flows, conn);
             enter(&mut self.flows, conn, FlowState::Known);
         }
     }
@@ -118,15 +118,15 @@ impl ConnTable {
     }
 
     /// Whether a connection with this flow is on its way from another shard.
-    pub fn awaits(&self, transport: Transport, tuple: &FourTuple) -> bool {
+    pub fn expects(&self, transport: Transport, tuple: &FourTuple) -> bool {
         let own = self.own.as_ref();
-        own.is_some_and(|own| own.awaits(transport, tuple))
+        own.is_some_and(|own| own.expects(transport, tuple))
     }
 
     /// It has come, or does not come.
-    pub fn no_longer_awaits(&self, transport: Transport, tuple: &FourTuple) {
+    pub fn stop_expecting(&self, transport: Transport, tuple: &FourTuple) {
         if let Some(own) = &self.own {
-            own.no_longer_awaits(transport, tuple);
+            own.stop_expecting(transport, tuple);
         }
     }
 
@@ -173,7 +173,7 @@ impl ConnTable {
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
         }
-        if conn.has_ways() {
+        if conn.has_path() {
             let state = match conn.phase {
                 Phase::HalfOpen => FlowState::HalfOpen,
                 _ => FlowState::Known,
@@ -185,7 +185,7 @@ impl ConnTable {
         let before = self.slots[index].replace(conn);
         if let Some(before) = &before {
             self.counts[before.kind as usize] -= 1;
-            leave(&mut self.flows, before);
+            remove(&mut self.flows, before);
             disown_all(self.own.as_ref(), before);
         }
         before
@@ -216,45 +216,45 @@ impl ConnTable {
         let slot = self.slots.get_mut(id.index())?;
         let conn = slot.take_if(|conn| conn.id == id)?;
         self.counts[conn.kind as usize] -= 1;
-        leave(&mut self.flows, &conn);
+        remove(&mut self.flows, &conn);
         disown_all(self.own.as_ref(), &conn);
         Some(conn)
     }
 }
 
-fn enter(flows: &mut Option<Box<dyn KnownFlows>>, conn: &mut Conn, state: FlowState) {
+fn enter(flows: &mut Option<Box<dyn FlowSink>>, conn: &mut Conn, state: FlowState) {
     if let Some(flows) = flows {
         flows.enter(&conn.tuple, state);
         conn.entered = Some(state);
     }
 }
 
-fn leave(flows: &mut Option<Box<dyn KnownFlows>>, conn: &Conn) {
+fn remove(flows: &mut Option<Box<dyn FlowSink>>, conn: &Conn) {
     if let Some(flows) = flows
         && let Some(state) = conn.entered
     {
-        flows.leave(&conn.tuple, state);
+        flows.remove(&conn.tuple, state);
         let confirmed = conn.confirmed();
-        confirmed.for_each(|tuple| flows.leave(&tuple, FlowState::Known));
+        confirmed.for_each(|tuple| flows.remove(&tuple, FlowState::Known));
     }
 }
 
 /// Enters a connection's flows for other shards; says how many had no place.
 fn own(own: Option<&OwnFlows>, conn: &Conn) -> u64 {
-    let (Some(own), true) = (own, conn.has_ways()) else {
+    let (Some(own), true) = (own, conn.has_path()) else {
         return 0;
     };
     let enter = |(tuple, _)| u64::from(!own.enter(conn.transport(), &tuple));
-    conn.ways().map(enter).sum()
+    conn.paths().map(enter).sum()
 }
 
 /// These flows are a connection's no more.
 fn disown(own: Option<&OwnFlows>, conn: &Conn, flows: impl Iterator<Item = FourTuple>) {
-    if let Some(own) = own.filter(|_| conn.has_ways()) {
-        flows.for_each(|tuple| own.leave(conn.transport(), &tuple));
+    if let Some(own) = own.filter(|_| conn.has_path()) {
+        flows.for_each(|tuple| own.remove(conn.transport(), &tuple));
     }
 }
 
 fn disown_all(own: Option<&OwnFlows>, conn: &Conn) {
-    disown(own, conn, conn.ways().map(|(tuple, _)| tuple));
+    disown(own, conn, conn.paths().map(|(tuple, _)| tuple));
 }

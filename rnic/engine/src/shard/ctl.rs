@@ -4,7 +4,7 @@
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
 //!   [`peer_timeout`] and [`deadlines`]), and what associations and DDP Stream Sessions have of
 //!   their own ([`associations`], [`session`]);
-//! - bounds for peers ([`backlog`], [`unowned`], [`guesses`]), and which may connect ([`peer_rules`]); what the host's
+//! - bounds for peers ([`backlog`], [`unowned`], [`stag_scan_limit`]), and which may connect ([`peer_rules`]); what the host's
 //!   IPsec forbids ([`ipsec`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
@@ -17,7 +17,6 @@ mod backlog;
 mod connect;
 pub(super) mod control;
 pub(super) mod deadlines;
-pub(super) mod guesses;
 mod host_policy;
 pub(super) mod inspect;
 mod internal_link;
@@ -29,12 +28,13 @@ pub(super) mod modify;
 mod move_qp;
 pub(super) mod move_request;
 pub(super) mod mpa_options;
-pub(super) mod news;
+pub(super) mod notifications;
 pub(super) mod path;
 pub(super) mod peer_rules;
 pub(super) mod peer_timeout;
 pub(super) mod rtr_retry;
 pub(super) mod session;
+pub(super) mod stag_scan_limit;
 pub(super) mod startup;
 pub(super) mod timers;
 pub(super) mod unowned;
@@ -55,9 +55,9 @@ use crate::histogram::Histogram;
 use crate::idmap::IdMap;
 use backlog::Backlog;
 use deadlines::Deadlines;
-use guesses::Guesses;
 use host_policy::HostPolicy;
 use peer_rules::Told;
+use stag_scan_limit::StagScanLimit;
 use unowned::Unowned;
 
 /// Events that are told without asking for memory, if their owner looks after each poll.
@@ -77,7 +77,7 @@ pub(super) struct Ctl {
     /// What the owner of the shard is to be told.
     pub events: VecDeque<ShardEvent>,
     /// Peers that try STags.
-    guesses: Guesses,
+    stag_scan_limit: StagScanLimit,
     /// Peers that may not connect.
     refused_peers: Told,
     guesses_told: Told,
@@ -120,7 +120,7 @@ impl Ctl {
             last_request: 0,
             deadlines: Deadlines::new(limits.all_connections()),
             events: VecDeque::with_capacity(EVENTS),
-            guesses: Guesses::new(),
+            stag_scan_limit: StagScanLimit::new(),
             refused_peers: Told::default(),
             guesses_told: Told::default(),
             host_policy: HostPolicy::default(),

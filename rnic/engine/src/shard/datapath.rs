@@ -215,8 +215,8 @@ impl<P: Port> Datapath<P> {
 
 impl Tables {
     /// Whether there may be something to tell of completion queues and shared receive queues.
-    pub fn have_news(&self) -> bool {
-        self.cqs.has_news() || self.srqs.has_news()
+    pub fn has_notifications(&self) -> bool {
+        self.cqs.has_notifications() || self.srqs.has_notifications()
     }
 
     /// What a queue pair that counts at this place works with at this time.

@@ -6,7 +6,7 @@
 //! once ([`immediate`]).
 //!
 //! TCP gives what may leave ([`transmit`]), in bursts that share one header ([`header_cache`]), to the ports
-//! ([`link`]), or to others in their place ([`exits`]). A segment without a connection finds its way too ([`ways_back`]). SCTP gives [`packets`]. What a window does not take whole is [`cut`]. What became too large for its path is sent as [`fragments`].
+//! ([`link`]), or to others in their place ([`exits`]). A segment without a connection finds its way too ([`return_paths`]). SCTP gives [`packets`]. What a window does not take whole is [`cut`]. What became too large for its path is sent as [`fragments`].
 
 mod cut;
 pub(super) mod drr_scheduler;
@@ -20,8 +20,8 @@ mod packets;
 mod prefetch;
 pub(super) mod produce;
 pub(super) mod quantum;
+pub(super) mod return_paths;
 mod transmit;
-pub(super) mod ways_back;
 
 use rnic_net::{ETHERNET_HEADER, IPV4_HEADER, Identification};
 use rnic_xsk::FramePool;

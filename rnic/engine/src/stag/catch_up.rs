@@ -1,7 +1,7 @@
 //! Taking over what work of another shard has made of an STag, when somebody asks for it here.
 
 use super::bind::Bound;
-use super::word::{News, Part, View};
+use super::word::{Part, View, WordState};
 use super::{Content, Entry, Memory, StagTable, State};
 
 impl StagTable {
@@ -18,13 +18,13 @@ impl StagTable {
     #[cold]
     #[inline(never)]
     pub(super) fn catch_up(&self, entry: &Entry, view: &View) {
-        let (word, key, rights) = match view.news() {
-            News::Valid { word, key, rights } => (word, key, rights),
-            News::Invalid { word } => {
+        let (word, key, rights) = match view.state() {
+            WordState::Valid { word, key, rights } => (word, key, rights),
+            WordState::Invalid { word } => {
                 view.has_seen(word);
                 return entry.gives_nothing();
             }
-            News::Changing => return entry.gives_nothing(),
+            WordState::Changing => return entry.gives_nothing(),
         };
         match (&entry.memory, rights.part) {
             // What was bound to the registration before is bound to nothing any more.

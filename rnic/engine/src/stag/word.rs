@@ -105,7 +105,7 @@ pub(super) struct View {
 
 /// What other shards' work has made of an STag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum WordState {
     /// It is valid for this.
     Valid { word: u64, key: u8, rights: Rights },
     /// It is valid in no shard.
@@ -205,12 +205,12 @@ impl View {
     }
 
     /// What has become of the STag.
-    pub(super) fn news(&self) -> News {
+    pub(super) fn state(&self) -> WordState {
         let now = self.now();
         match now & (VALID | BEING_WRITTEN) {
             VALID => {}
-            0 => return News::Invalid { word: now },
-            _ => return News::Changing,
+            0 => return WordState::Invalid { word: now },
+            _ => return WordState::Changing,
         }
         let mut fields = [0; FIELDS];
         for (to, from) in fields.iter_mut().zip(&self.shared.0.rights) {
@@ -220,12 +220,12 @@ impl View {
         fence(Ordering::Acquire);
         let key = (now >> KEY_SHIFT) as u8;
         match self.shared.0.word.load(Ordering::Relaxed) == now {
-            true => News::Valid {
+            true => WordState::Valid {
                 word: now,
                 key,
                 rights: Rights::of_fields(fields),
             },
-            false => News::Changing,
+            false => WordState::Changing,
         }
     }
 

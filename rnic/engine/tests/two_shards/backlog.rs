@@ -36,7 +36,7 @@ fn silent_connections_do_not_close_a_listener_to_a_neighbour() {
     duel.send_innocent(&request(0, b"honest"));
     let (_, _, data) = duel.side.take_request().expect("a request");
     assert_eq!(data, b"honest");
-    assert_eq!(duel.side.counter("backlog_gave_way"), 93);
+    assert_eq!(duel.side.counter("backlog_evicted"), 93);
     assert_eq!(duel.side.counter("backlog_full"), 0);
 }
 
@@ -75,7 +75,7 @@ fn requests_of_one_network_do_not_close_a_listener_to_another() {
     duel.send_innocent(&request(0, b"honest"));
     let mut asked = std::iter::from_fn(|| duel.side.take_request());
     assert!(asked.any(|(_, _, data)| data == b"honest"));
-    assert_eq!(duel.side.counter("backlog_gave_way"), 1);
+    assert_eq!(duel.side.counter("backlog_evicted"), 1);
     assert_eq!(duel.side.counter("backlog_full"), 92);
 }
 
@@ -86,7 +86,7 @@ fn assert_innocent_is_heard(duel: &mut Duel) {
     duel.send_innocent(&request(0, b"honest"));
     let mut asked = std::iter::from_fn(|| duel.side.take_request());
     assert!(asked.any(|(_, _, data)| data == b"honest"));
-    assert!(duel.side.counter("backlog_gave_way") > 100);
+    assert!(duel.side.counter("backlog_evicted") > 100);
     assert!(duel.side.shard.levels().connections < 64);
 }
 

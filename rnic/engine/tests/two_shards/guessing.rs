@@ -53,13 +53,13 @@ fn a_peer_that_tries_stags_has_to_wait_and_no_other_does() {
     duel.side.listen(4, duel.now);
     for number in 0..16 {
         guess(&mut duel, 5000 + number);
-        assert_eq!(duel.side.counter("stag_guesses_paused"), 0);
+        assert_eq!(duel.side.counter("stag_scan_limit"), 0);
     }
     assert_eq!(duel.side.counter("refused_invalid_stag"), 16);
     let peer = "198.18.0.9".parse().unwrap();
     assert_eq!(told(&mut duel), [(peer, 16, Duration::from_millis(100), 0)]);
     duel.connect_from("198.18.0.9:5016");
-    assert_eq!(duel.side.counter("stag_guesses_paused"), 1);
+    assert_eq!(duel.side.counter("stag_scan_limit"), 1);
     assert!(duel.peer.events.contains(&Event::Reset));
 
     duel.connect_innocent();
@@ -73,7 +73,7 @@ fn a_peer_that_tries_stags_has_to_wait_and_no_other_does() {
     assert_eq!(told(&mut duel), [(peer, 17, Duration::from_millis(200), 0)]);
     duel.run_for(Duration::from_millis(190));
     duel.connect_from("198.18.0.9:5018");
-    assert_eq!(duel.side.counter("stag_guesses_paused"), 2);
+    assert_eq!(duel.side.counter("stag_scan_limit"), 2);
 }
 
 /// The sink of a Read is the local client's: who takes its registration away while the Read is
@@ -114,5 +114,5 @@ fn an_answer_into_a_sink_that_its_owner_took_away_is_no_guess() {
         duel.side.shard.execute(command, duel.now).unwrap();
     }
     duel.connect_from("198.18.0.9:5100");
-    assert_eq!(duel.side.counter("stag_guesses_paused"), 0);
+    assert_eq!(duel.side.counter("stag_scan_limit"), 0);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_engine::shard::{FlowState, KnownFlows};
+use rnic_engine::shard::{FlowSink, FlowState};
 use rnic_ipc::control::{MpaOptions, QpState};
 use userspace_net::FourTuple;
 
@@ -21,7 +21,7 @@ pub struct Told(Arc<Mutex<HashMap<FourTuple, FlowState>>>);
 impl Told {
     pub fn by(side: &mut Side) -> Self {
         let told = Self::default();
-        side.shard.tell_flows(Box::new(told.clone()));
+        side.shard.set_flow_sink(Box::new(told.clone()));
         told
     }
 
@@ -36,13 +36,13 @@ impl Told {
     }
 }
 
-impl KnownFlows for Told {
+impl FlowSink for Told {
     fn enter(&mut self, tuple: &FourTuple, state: FlowState) {
         let before = self.0.lock().unwrap().insert(*tuple, state);
         assert_eq!(before, None, "{tuple:?}");
     }
 
-    fn leave(&mut self, tuple: &FourTuple, state: FlowState) {
+    fn remove(&mut self, tuple: &FourTuple, state: FlowState) {
         let before = self.0.lock().unwrap().remove(tuple);
         assert_eq!(before, Some(state), "{tuple:?}");
     }

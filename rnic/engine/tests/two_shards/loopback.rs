@@ -348,7 +348,7 @@ fn a_program_that_tries_stags_over_the_loopback_has_to_wait_whatever_address_it_
     for number in 1..=16 {
         host.from = Some(IpAddr::from([127, 0, 1, number]));
         let (active, passive) = host.connect(MpaOptions::default(), MpaOptions::default());
-        assert_eq!(host.side.counter("stag_guesses_paused"), 0);
+        assert_eq!(host.side.counter("stag_scan_limit"), 0);
         let guess = (Stag(0x1234_5678), 0);
         host.side
             .post_work(active, WrOpcode::Write, number.into(), 0, guess, 1);
@@ -367,7 +367,7 @@ fn a_program_that_tries_stags_over_the_loopback_has_to_wait_whatever_address_it_
             .client_events()
             .any(|event| matches!(event, Event::ConnectFailed { qp: of, .. } if *of == qp))
     }));
-    assert_eq!(host.side.counter("stag_guesses_paused"), 1);
+    assert_eq!(host.side.counter("stag_scan_limit"), 1);
 }
 
 /// An ICMP error about a connection of the loopback is somebody's who is not on its way.

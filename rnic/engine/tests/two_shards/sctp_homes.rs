@@ -68,7 +68,7 @@ fn tell_way(duel: &mut SctpDuel, remote: &str, path: Path) {
     duel.pump();
 }
 
-fn ways(duel: &mut SctpDuel) -> Vec<(IpAddr, Option<[u8; 6]>)> {
+fn paths(duel: &mut SctpDuel) -> Vec<(IpAddr, Option<[u8; 6]>)> {
     let found = duel.side.shard.execute(Command::QueryPaths, duel.now);
     let Ok(Answer::Paths(paths)) = found else {
         panic!("{found:?}");
@@ -111,12 +111,12 @@ fn an_address_gets_heartbeats_once_the_way_there_is_known() {
     let [first, second, third] = [FIRST, SECOND, THIRD].map(ip);
     let of_first = Some([2, 0, 0, 0, 0, 10]);
     let unknown = [(first, of_first), (second, None), (third, None)];
-    assert_eq!(ways(&mut duel), unknown);
+    assert_eq!(paths(&mut duel), unknown);
     assert!(duel.peers[OTHER].came.iter().all(|(to, _)| *to == first));
     assert_eq!(asked(&mut duel), [second, third]);
 
     tell_way(&mut duel, SECOND, way(ROUTER));
-    assert_eq!(ways(&mut duel)[1], (second, Some(ROUTER)));
+    assert_eq!(paths(&mut duel)[1], (second, Some(ROUTER)));
     duel.run_for(Duration::from_secs(60));
     let came = came_to(&duel, SECOND);
     assert!(!came.is_empty());
@@ -209,7 +209,7 @@ fn a_cookie_from_another_address_changes_no_way() {
     echo[6..12].copy_from_slice(&ROUTER);
     duel.give(&[echo]);
     let of_first = Some([2, 0, 0, 0, 0, 10]);
-    assert_eq!(ways(&mut duel)[0], (ip(FIRST), of_first));
+    assert_eq!(paths(&mut duel)[0], (ip(FIRST), of_first));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn the_way_to_another_address_may_change() {
     let other = [2, 0, 0, 0, 8, 8];
     tell_way(&mut duel, SECOND, way(other));
     assert_eq!(duel.side.counter("path_moves"), 1);
-    assert_eq!(ways(&mut duel)[1], (ip(SECOND), Some(other)));
+    assert_eq!(paths(&mut duel)[1], (ip(SECOND), Some(other)));
     duel.peers[OTHER].deaf_at = vec![ip(FIRST)];
     duel.peers[OTHER].came.clear();
     writes(&mut duel, qp, 1);
@@ -285,7 +285,7 @@ fn an_address_that_the_listener_s_rules_refuse_is_not_used() {
     tell_way(&mut duel, SECOND, way(ROUTER));
     duel.run_for(Duration::from_secs(60));
     assert_eq!(came_to(&duel, SECOND).len(), 0);
-    let remotes: Vec<_> = ways(&mut duel)
+    let remotes: Vec<_> = paths(&mut duel)
         .into_iter()
         .map(|(remote, _)| remote)
         .collect();

@@ -52,16 +52,16 @@ fn a_frame_to_an_address_of_a_vlan_comes_by_that_vlan_or_not_at_all() {
         ("2001:db8::/64", 7),
     ]);
     let (of_7, of_none) = (ip("198.18.7.1"), ip("203.0.113.1"));
-    assert_eq!(vlans.way_back(of_7, Some(7)), Some(Some(7)));
+    assert_eq!(vlans.return_tag(of_7, Some(7)), Some(Some(7)));
     // The answer has no priority, whatever the question had.
-    assert_eq!(vlans.way_back(of_7, Some(0xe007)), Some(Some(7)));
+    assert_eq!(vlans.return_tag(of_7, Some(0xe007)), Some(Some(7)));
     for wrong in [None, Some(0), Some(5), Some(8)] {
-        assert_eq!(vlans.way_back(of_7, wrong), None, "{wrong:?}");
+        assert_eq!(vlans.return_tag(of_7, wrong), None, "{wrong:?}");
     }
     assert_eq!(vlans.of(ip("198.18.8.1")), VlanId::new(5));
     assert_eq!(vlans.of(ip("2001:db8::9")), VlanId::new(7));
     for tag in [None, Some(9), Some(0xe009)] {
-        assert_eq!(vlans.way_back(of_none, tag), Some(tag));
+        assert_eq!(vlans.return_tag(of_none, tag), Some(tag));
     }
 }
 

@@ -107,7 +107,7 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
         ("mode", |it| it.mode = XdpMode::Generic),
         ("capture", |it| it.capture = Some("/tmp/a.pcapng".into())),
         ("busy_poll", |it| it.busy_poll = Some(20)),
-        ("syn_rate, stranger_rate or fragment_rate", |it| {
+        ("syn_rate, unknown_flow_rate or fragment_rate", |it| {
             it.flood_limits.fragments = Rate::of(9)
         }),
         ("frames", |it| it.frames *= 2),

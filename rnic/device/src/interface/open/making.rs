@@ -67,7 +67,7 @@ impl Making<'_> {
                 false => Shard::new(config, pool, ports, begin),
             };
             if let Some(flows) = flows.next() {
-                shard.tell_flows(Box::new(Flows(flows)));
+                shard.set_flow_sink(Box::new(Flows(flows)));
             }
             if let Some(place) = siblings.next() {
                 shard.join(place);

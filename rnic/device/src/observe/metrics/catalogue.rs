@@ -103,7 +103,7 @@ pub(super) const PRM: &[Family] = &[
         &[("", "device_clients")],
     ),
     level(
-        "rnic_held",
+        "rnic_resource_usage",
         "What all clients hold together of what limits are about.",
         &[
             (
@@ -164,7 +164,7 @@ pub(super) const PORT: &[Family] = &[
         ],
     ),
     one(
-        "rnic_port_troubles_total",
+        "rnic_port_errors_total",
         "What went wrong at a port, by what it was; `kernel_` comes from XDP_STATISTICS.",
         &[
             (r#"reason="send_busy""#, "send_busy"),

@@ -29,13 +29,13 @@ fn a_flow_is_its_shards_until_it_leaves() {
         "another protocol's"
     );
     assert_eq!(table.other_than(0, tcp, &tuple(2)), None);
-    table.leave(2, tcp, &tuple(1));
+    table.remove(2, tcp, &tuple(1));
     assert_eq!(
         table.other_than(0, tcp, &tuple(1)),
         Some(3),
         "not that one's"
     );
-    table.leave(3, tcp, &tuple(1));
+    table.remove(3, tcp, &tuple(1));
     assert_eq!(table.other_than(0, tcp, &tuple(1)), None);
 }
 
@@ -46,9 +46,9 @@ fn a_flow_that_was_entered_twice_leaves_twice() {
     for _ in 0..2 {
         assert!(table.enter(1, tcp, &tuple(1)));
     }
-    table.leave(1, tcp, &tuple(1));
+    table.remove(1, tcp, &tuple(1));
     assert_eq!(table.other_than(0, tcp, &tuple(1)), Some(1));
-    table.leave(1, tcp, &tuple(1));
+    table.remove(1, tcp, &tuple(1));
     assert_eq!(table.other_than(0, tcp, &tuple(1)), None);
 }
 
@@ -75,13 +75,13 @@ fn a_full_table_has_a_place_for_each_flow_through_any_churn() {
     for number in flows..5 * flows {
         let gone = random.below(there.len() as u64) as usize;
         let gone = std::mem::replace(&mut there[gone], number);
-        table.leave(shard(gone), tcp, &tuple(gone));
+        table.remove(shard(gone), tcp, &tuple(gone));
         assert!(table.enter(shard(number), tcp, &tuple(number)));
     }
     for number in there {
         let other = table.other_than(9, tcp, &tuple(number));
         assert_eq!(other, Some(shard(number)));
-        table.leave(shard(number), tcp, &tuple(number));
+        table.remove(shard(number), tcp, &tuple(number));
     }
     let slots = table.buckets.iter().flat_map(|bucket| &bucket.0);
     let left = slots.filter(|slot| slot.load(Ordering::Relaxed) != EMPTY);
@@ -120,7 +120,7 @@ fn what_finds_no_place_is_told_and_harms_nobody() {
     for number in 0..100 {
         let expected = entered.contains(&number).then_some(1);
         assert_eq!(table.other_than(0, tcp, &tuple(number)), expected);
-        table.leave(1, tcp, &tuple(number));
+        table.remove(1, tcp, &tuple(number));
     }
     assert!(table.enter(1, tcp, &tuple(0)));
 }
@@ -145,7 +145,7 @@ fn shards_enter_and_leave_at_once() {
                         assert_eq!(table.other_than(9, tcp, &tuple(*number)), Some(shard));
                     }
                     own.iter()
-                        .for_each(|number| table.leave(shard, tcp, &tuple(*number)));
+                        .for_each(|number| table.remove(shard, tcp, &tuple(*number)));
                 }
             });
         }
@@ -157,15 +157,15 @@ fn shards_enter_and_leave_at_once() {
 fn a_flow_that_is_on_its_way_is_awaited_until_it_has_come() {
     let (table, tcp) = (FlowOwners::new(100, SECRET), Transport::Tcp);
     assert!(table.enter(1, tcp, &tuple(1)));
-    assert!(!table.awaits(1, tcp, &tuple(1)));
+    assert!(!table.expects(1, tcp, &tuple(1)));
     assert!(table.enter_awaited(2, tcp, &tuple(1)));
-    assert!(table.awaits(2, tcp, &tuple(1)) && !table.awaits(1, tcp, &tuple(1)));
-    table.leave(1, tcp, &tuple(1));
+    assert!(table.expects(2, tcp, &tuple(1)) && !table.expects(1, tcp, &tuple(1)));
+    table.remove(1, tcp, &tuple(1));
     assert_eq!(table.other_than(1, tcp, &tuple(1)), Some(2));
     assert!(table.enter(2, tcp, &tuple(1)));
     table.leave_awaited(2, tcp, &tuple(1));
-    assert!(!table.awaits(2, tcp, &tuple(1)));
+    assert!(!table.expects(2, tcp, &tuple(1)));
     assert_eq!(table.other_than(1, tcp, &tuple(1)), Some(2));
-    table.leave(2, tcp, &tuple(1));
+    table.remove(2, tcp, &tuple(1));
     assert_eq!(table.other_than(1, tcp, &tuple(1)), None);
 }

@@ -30,7 +30,7 @@ impl Ctl {
             return;
         };
         // Within the host there is one way.
-        let has_ways = dp.goes_over_interface(conn);
+        let has_path = dp.goes_over_interface(conn);
         let first = conn.tuple.remote.addr;
         let tuple = conn.tuple;
         let paths: Vec<_> = dp.sctp.stack.paths(assoc).collect();
@@ -54,19 +54,23 @@ impl Ctl {
             .collect();
         let stack = &mut dp.sctp.stack;
         stack.keep_addresses(dp.now, assoc, |remote| {
-            has_ways && !forbidden.contains(&remote)
+            has_path && !forbidden.contains(&remote)
         });
         let others: Vec<_> = stack.paths(assoc).collect();
         let others = others.iter().filter(|path| path.remote != first);
         let further = others.clone().map(|path| path.remote);
-        dp.conns.add_ways(id, further);
+        dp.conns.add_peer_addresses(id, further);
         for path in others.filter(|path| path.is_confirmed) {
             dp.conns.confirmed(id, path.remote);
         }
     }
 
     /// The session is accepted: from now on its peer's claims are worth a look at the host's routes and neighbours.
-    pub(in crate::shard) fn ask_for_ways<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
+    pub(in crate::shard) fn resolve_peer_paths<P: Port>(
+        &mut self,
+        dp: &mut Datapath<P>,
+        id: ConnId,
+    ) {
         let Some(assoc) = dp.sctp.sessions.assoc_of(id) else {
             return;
         };
@@ -74,7 +78,7 @@ impl Ctl {
         let Some(conn) = dp.conns.get(id) else {
             return;
         };
-        let unknown = conn.ways().filter(|(_, path)| path.is_none());
+        let unknown = conn.paths().filter(|(_, path)| path.is_none());
         let unknown: Vec<IpAddr> = unknown.map(|(tuple, _)| tuple.remote.addr).collect();
         for remote in unknown {
             self.doubt_address(dp, id, remote);

@@ -23,10 +23,10 @@ use crate::shard::ctl::session::is_asking;
 use crate::shard::datapath::Datapath;
 use crate::shard::sctp::{Again, Association, StreamSession, ends, tuple};
 use crate::shard::tx::Tx;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 /// The ends of a connection, how frames get to the peer, and the port that they go by.
-type Way = (FourTuple, Path, usize);
+type AssociationPath = (FourTuple, Path, usize);
 
 impl Ctl {
     /// Asks for a session for a queue pair: on an association that is there for others of its client, if it may be and
@@ -36,7 +36,7 @@ impl Ctl {
         dp: &mut Datapath<P>,
         tx: &mut Tx,
         (qp, client): (QpNum, ClientId),
-        way: Way,
+        way: AssociationPath,
         wanted: Wanted,
     ) -> Result<Conn, CommandError> {
         let (session, initiate) = initiate(&wanted)?;
@@ -75,7 +75,7 @@ impl Ctl {
         dp: &mut Datapath<P>,
         tx: &mut Tx,
         client: ClientId,
-        way: Way,
+        way: AssociationPath,
         peers: PeerRules,
     ) -> Result<AssocId, CommandError> {
         let (tuple, path, port) = way;
@@ -335,9 +335,9 @@ impl Ctl {
         };
         let tuple = tuple(&agreed.ends);
         // The cookie may have come from another address than the INIT.
-        let (path, port) = match tx.link.ways_back.find(&tuple) {
-            Some(WayBack::Open(path, port)) => (path, port),
-            Some(WayBack::Forbidden(_)) | None => (path, port),
+        let (path, port) = match tx.link.return_paths.find(&tuple) {
+            Some(ReturnPath::Open(path, port)) => (path, port),
+            Some(ReturnPath::Forbidden(_)) | None => (path, port),
         };
         let association = dp.sctp.sessions.associate(assoc);
         association.local = Some(tuple.local);
@@ -466,13 +466,13 @@ impl<P: Port> Datapath<P> {
     fn association_for(
         &self,
         client: ClientId,
-        way: &Way,
+        way: &AssociationPath,
         peers: &PeerRules,
     ) -> Option<(AssocId, u16)> {
         let (tuple, path, port) = way;
         let sessions = &self.sctp.sessions;
         let may_have = |conn: &Conn| {
-            let mut addresses = conn.ways().map(|(tuple, _)| tuple.remote.addr);
+            let mut addresses = conn.paths().map(|(tuple, _)| tuple.remote.addr);
             addresses.all(|address| peers.refused_by(address).is_none())
         };
         let leads_there = |conn: &Conn| {

@@ -47,7 +47,7 @@ impl Ctl {
                 self.clients.retain(|entry| entry.id != client);
                 found(self.clients.len() < before, "client")?;
                 dp.tables.client_stats.remove(client);
-                self.guesses.forget(client);
+                self.stag_scan_limit.forget(client);
                 let unanswered = dp.conns.ids_where(|conn| {
                     matches!(conn.phase, Phase::Requested { client: of, .. } if of == client)
                 });

@@ -152,8 +152,8 @@ impl Ctl {
         if self.host_policy.policies.forbid_nothing() {
             return;
         }
-        self.close_ways_back(dp, tx);
-        for id in dp.conns.ids_where(|conn| conn.has_ways()) {
+        self.forbid_return_paths(dp, tx);
+        for id in dp.conns.ids_where(|conn| conn.has_path()) {
             self.end_if_forbidden(dp, tx, id);
         }
     }
@@ -181,14 +181,14 @@ impl Ctl {
         if self.host_policy.rejected.is_empty() {
             return false;
         }
-        self.close_ways_back(dp, tx);
+        self.forbid_return_paths(dp, tx);
         let rejected = &self.host_policy.rejected;
         let mut ids = dp.conns.ids_where(|conn| {
             let rejects = |(tuple, _): (FourTuple, _)| {
                 let (local, remote) = (tuple.local.addr, tuple.remote.addr);
                 rejected.find(local, remote).is_some()
             };
-            conn.has_ways() && dp.goes_over_interface(conn) && conn.ways().any(rejects)
+            conn.has_path() && dp.goes_over_interface(conn) && conn.paths().any(rejects)
         });
         let more = ids.len() > ENDED_AT_ONCE;
         ids.truncate(ENDED_AT_ONCE);
@@ -199,9 +199,9 @@ impl Ctl {
     }
 
     /// What ended before must not answer either.
-    fn close_ways_back<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx) {
+    fn forbid_return_paths<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx) {
         let policy = &self.host_policy;
-        tx.link.ways_back.forbid(|tuple, port| {
+        tx.link.return_paths.forbid(|tuple, port| {
             if !dp.is_of_interface(port) {
                 return None;
             }
@@ -229,7 +229,7 @@ impl Ctl {
         }
         let (transport, remote) = (dp.transport(id), conn.tuple.remote);
         let forbid = |(tuple, _)| self.host_policy.forbid(dp, transport, &tuple);
-        let Some(Forbidden { by, rule }) = conn.ways().find_map(forbid) else {
+        let Some(Forbidden { by, rule }) = conn.paths().find_map(forbid) else {
             return;
         };
         dp.counters.host_policy(by).ended += 1;

@@ -19,7 +19,7 @@ use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
 use crate::shard::llp::Aborted;
 use crate::shard::tx::Tx;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 impl Ctl {
     /// Takes up a connection that TCP has. What stood in its slot gave way to it: it was half-open
@@ -35,7 +35,7 @@ impl Ctl {
             tx.scheduler.let_go(id);
             tx.macroflows.leave(forgotten.id, dp.now);
             forgotten.inbound.clear(&mut dp.frames);
-            self.remember_ways(dp, tx, &forgotten);
+            self.remember_return_paths(dp, tx, &forgotten);
             let transport = dp.transport(forgotten.id);
             self.release(dp, transport, forgotten.tuple.local);
         }
@@ -111,8 +111,8 @@ impl Ctl {
         {
             return self.let_go(dp, tx, id, Ok(()));
         }
-        if client.is_some_and(|client| self.guesses.pauses((peer, client), dp.now)) {
-            dp.counters.stag_guesses_paused += 1;
+        if client.is_some_and(|client| self.stag_scan_limit.pauses((peer, client), dp.now)) {
+            dp.counters.stag_scan_limit += 1;
             return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }
         self.keep_places(dp, tx, transport);
@@ -172,7 +172,7 @@ impl Ctl {
         let count = dp.connections_over(transport);
         let surplus = self.unowned[transport as usize].surplus(count, is_unowned, may_go);
         if let Some(oldest) = surplus {
-            dp.counters.backlog_gave_way += 1;
+            dp.counters.backlog_evicted += 1;
             let assoc = dp.sctp.sessions.assoc_of(oldest);
             let whole = assoc.map_or(oldest, |assoc| dp.sctp.sessions.carrier(assoc));
             self.abort(dp, tx, whole, DisconnectReason::Aborted, None);
@@ -194,7 +194,7 @@ impl Ctl {
         match entry.backlog.admit(network) {
             Admission::Free => true,
             Admission::InPlaceOf(oldest) => {
-                dp.counters.backlog_gave_way += 1;
+                dp.counters.backlog_evicted += 1;
                 self.abort(dp, tx, oldest, DisconnectReason::Aborted, None);
                 true
             }
@@ -434,10 +434,10 @@ impl Ctl {
             return;
         };
         conn.inbound.clear(&mut dp.frames);
-        if !conn.has_ways() {
+        if !conn.has_path() {
             return self.forget_session(dp, tx, id);
         }
-        self.remember_ways(dp, tx, &conn);
+        self.remember_return_paths(dp, tx, &conn);
         let transport = dp.transport(id);
         if let Some(assoc) = dp.sctp.sessions.assoc_of(id) {
             let conns = &dp.conns;
@@ -448,17 +448,17 @@ impl Ctl {
     }
 
     /// The reset of a connection that is gone may still have to find the way, if it may go.
-    fn remember_ways<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx, conn: &Conn) {
+    fn remember_return_paths<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx, conn: &Conn) {
         let transport = dp.transport(conn.id);
-        for (tuple, path) in conn.ways() {
+        for (tuple, path) in conn.paths() {
             let Some(path) = path else {
                 continue;
             };
             let way = match self.forbidden_by(dp, transport, (&tuple, conn.port())) {
-                None => WayBack::Open(path, conn.port()),
-                Some(by) => WayBack::Forbidden(by),
+                None => ReturnPath::Open(path, conn.port()),
+                Some(by) => ReturnPath::Forbidden(by),
             };
-            tx.link.ways_back.remember(tuple, way);
+            tx.link.return_paths.remember(tuple, way);
         }
     }
 

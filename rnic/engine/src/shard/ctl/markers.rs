@@ -18,7 +18,7 @@ use crate::conn::{Asking, Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 impl Ctl {
     /// Begins a queue pair's start-up anew, as this initiator.
@@ -43,7 +43,9 @@ impl Ctl {
         let Phase::Requesting { opened, .. } = phase else {
             return;
         };
-        tx.link.ways_back.remember(tuple, WayBack::Open(path, port));
+        tx.link
+            .return_paths
+            .remember(tuple, ReturnPath::Open(path, port));
         // The reset leaves before the SYN. After it, the peer would take the SYN for a segment of the old
         // connection.
         tx.transmit(dp);

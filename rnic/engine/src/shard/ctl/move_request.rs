@@ -3,7 +3,7 @@
 //!
 //! Nothing was sent on such a connection but the handshake, and what was received is in its request. Its flow is the
 //! other shard's from the moment in which it leaves: segments that come meanwhile are handed over, and dropped there
-//! until the connection has come too ([`Datapath::awaits`]). TCP sends them again.
+//! until the connection has come too ([`Datapath::expects`]). TCP sends them again.
 
 use rnic_ipc::control::{DisconnectReason, Transport};
 use rnic_ipc::id::ConnRequestId;
@@ -80,7 +80,7 @@ impl Ctl {
         let tuple = conn.tuple;
         let id = dp.stack.attach(tcp);
         let Some(id) = id else {
-            dp.conns.no_longer_awaits(Transport::Tcp, &tuple);
+            dp.conns.stop_expecting(Transport::Tcp, &tuple);
             let reason = DisconnectReason::LocalError;
             let gone = ShardEvent::RequestGone { request, reason };
             self.events.push_back(gone);
@@ -101,7 +101,7 @@ impl Ctl {
             _ => (None, None),
         };
         self.adopt(dp, tx, conn);
-        dp.conns.no_longer_awaits(Transport::Tcp, &tuple);
+        dp.conns.stop_expecting(Transport::Tcp, &tuple);
         self.requests.insert(request.0, id);
         let listener = listener.and_then(|listener| self.listeners.get_mut(&listener.0));
         // Another client's may have the number of one that is gone.
@@ -123,8 +123,8 @@ impl Ctl {
 
 impl<P: Port> Datapath<P> {
     /// Whether a connection with this flow is on its way from another shard.
-    pub(in crate::shard) fn awaits(&self, tuple: &FourTuple) -> bool {
-        self.conns.awaits(Transport::Tcp, tuple)
+    pub(in crate::shard) fn expects(&self, tuple: &FourTuple) -> bool {
+        self.conns.expects(Transport::Tcp, tuple)
     }
 }
 

@@ -52,7 +52,7 @@ impl Ctl {
         let moved = dp.conns.ids_where(|conn| {
             let is_between = conn.tuple.local.addr == local && conn.is_to(remote);
             let moves = conn.path.vlan == path.vlan && conn.path_to(remote) != Some(&path);
-            conn.has_ways() && is_between && moves && interface.contains(&conn.port())
+            conn.has_path() && is_between && moves && interface.contains(&conn.port())
         });
         for id in moved {
             let Some(conn) = dp.conns.get_mut(id) else {
@@ -187,7 +187,7 @@ impl<P: Port> Datapath<P> {
 
     /// The ways over the interface that connections use.
     pub(in crate::shard) fn paths_in_use(&self) -> Vec<PathInUse> {
-        let conns = self.conns.iter().filter(|conn| conn.has_ways());
+        let conns = self.conns.iter().filter(|conn| conn.has_path());
         let over_interface = conns.filter(|conn| self.goes_over_interface(conn));
         let mut paths: Vec<_> = over_interface.flat_map(paths_of).collect();
         // Connections of one peer come together, so those that are alike do.
@@ -198,7 +198,7 @@ impl<P: Port> Datapath<P> {
 }
 
 fn paths_of(conn: &Conn) -> impl Iterator<Item = PathInUse> + '_ {
-    conn.ways().map(|(tuple, path)| PathInUse {
+    conn.paths().map(|(tuple, path)| PathInUse {
         local: tuple.local.addr,
         remote: tuple.remote.addr,
         path,

@@ -19,7 +19,7 @@ use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
 use crate::shard::llp::{EMSS_MIN, NotSent};
-use crate::shard::request_names;
+use crate::shard::request_ids;
 use crate::shard::tx::Tx;
 
 /// What the peer's bytes amounted to.
@@ -220,7 +220,7 @@ impl Ctl {
             tx.macroflows.join(id, client, conn.tuple.remote.addr);
         }
         dp.counters.established += 1;
-        self.ask_for_ways(dp, id);
+        self.resolve_peer_paths(dp, id);
         let event = Event::Established {
             qp,
             mpa: agreed(negotiated),
@@ -325,7 +325,7 @@ impl Ctl {
     /// A name that no waiting request has.
     fn name_request<P: Port>(&mut self, dp: &mut Datapath<P>) -> ConnRequestId {
         loop {
-            let (name, count) = request_names::name(dp.config.number, self.last_request);
+            let (name, count) = request_ids::id(dp.config.number, self.last_request);
             self.last_request = count;
             if !self.requests.contains_key(&name.0) {
                 return name;

@@ -46,7 +46,7 @@ impl Ctl {
 
     /// A stream of this peer's ended by an invalid STag: a pause that begins with it is told.
     fn note_guess(&mut self, remote: IpAddr, client: ClientId, now: Instant) {
-        let Some((streams, pause)) = self.guesses.note((remote, client), now) else {
+        let Some((streams, pause)) = self.stag_scan_limit.note((remote, client), now) else {
             return;
         };
         if let Some(untold) = self.guesses_told.tell(now) {

@@ -245,7 +245,7 @@ impl<P: Port> Datapath<P> {
         }
         if self.is_of_interface(port) {
             let (local, tagged) = (parsed.tuple.local.addr, parsed.path.vlan);
-            let Some(tag) = self.config.vlans.way_back(local, tagged) else {
+            let Some(tag) = self.config.vlans.return_tag(local, tagged) else {
                 self.counters.wrong_vlan += 1;
                 return Err(None);
             };

@@ -17,7 +17,7 @@ use crate::qp::CrcVerified;
 use crate::shard::ctl::Ctl;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 /// The clock during a batch of one frame: read only if a connection asks for it. Delivery does not wait for
 /// the clock, and the segment's RTT is sampled in the next poll, with the deferred work.
@@ -74,7 +74,7 @@ impl Delivery {
             return frames.for_each(|frame| context.dp.frames.pool.free(frame));
         }
         // It comes to another shard, and is handed over, before its connection is. Sent again it is known.
-        if id.is_none() && context.dp.awaits(&head.tuple) {
+        if id.is_none() && context.dp.expects(&head.tuple) {
             let frames = frags.drain(..).map(|frag| frag.frame);
             return frames.for_each(|frame| context.dp.frames.pool.free(frame));
         }
@@ -200,7 +200,10 @@ impl Delivery {
                     conn.came_from(port);
                 }
             }
-            None => tx.link.ways_back.remember(tuple, WayBack::Open(path, port)),
+            None => tx
+                .link
+                .return_paths
+                .remember(tuple, ReturnPath::Open(path, port)),
         }
         // The ACK that completes a passive open may carry bytes, so the event that introduces the connection
         // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is told of it

@@ -9,7 +9,7 @@ use super::RxContext;
 use crate::conn::Phase;
 use crate::shard::datapath::Datapath;
 use crate::shard::sctp::{Arrival, Held, Sctp, ends};
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 impl<P: Port> RxContext<'_, P> {
     /// Receives a packet with SCTP.
@@ -49,8 +49,8 @@ impl<P: Port> RxContext<'_, P> {
         // Also of an association that only claims the sender's address.
         if !is_way_known {
             tx.link
-                .ways_back
-                .remember(tuple, WayBack::Open(received.path, port));
+                .return_paths
+                .remember(tuple, ReturnPath::Open(received.path, port));
         }
         // What is due is done before the packet is looked at.
         dp.sctp.stack.advance(dp.now);

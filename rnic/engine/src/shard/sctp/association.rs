@@ -181,7 +181,7 @@ mod tests {
     use userspace_sctp::{Config, Ends, Route, Stack};
 
     use super::*;
-    use crate::shard::names::names;
+    use crate::shard::conn_ids::conn_ids;
 
     fn association() -> Association {
         let mut stack: Stack<Vec<u8>> = Stack::new(Config::default(), [1; 16], Instant::ZERO);
@@ -190,15 +190,15 @@ mod tests {
             remote: "198.18.0.2:7174".parse().unwrap(),
         };
         let id = stack.connect(Instant::ZERO, Route { ends, udp: None });
-        Association::new(id.unwrap(), names(1)[0])
+        Association::new(id.unwrap(), conn_ids(1)[0])
     }
 
     #[test]
     fn streams_are_used_again_when_all_were_used() {
         let mut association = association();
-        let names = names(STREAMS + 1);
+        let ids = conn_ids(STREAMS + 1);
         for stream in 0..STREAMS {
-            let name = names[usize::from(stream)];
+            let name = ids[usize::from(stream)];
             assert_eq!(association.free_stream(), Some(stream));
             association.put(name, Some(stream));
             assert_eq!(association.on(stream), Place::Session(name));
@@ -207,11 +207,11 @@ mod tests {
             }
         }
         assert_eq!(association.free_stream(), Some(3));
-        association.put(names[3], Some(3));
+        association.put(ids[3], Some(3));
         assert_eq!(association.free_stream(), None);
         assert_eq!(association.sessions().count(), usize::from(STREAMS));
         // Not one on which something may still come.
-        association.remove(names[4], true);
+        association.remove(ids[4], true);
         assert_eq!(association.free_stream(), None);
         assert_eq!(association.on(4), Place::Blocked);
     }
@@ -219,51 +219,51 @@ mod tests {
     #[test]
     fn streams_are_those_that_both_sides_have() {
         let mut association = association();
-        let names = names(2);
+        let ids = conn_ids(2);
         association.streams = 1;
         // The peer sends on more.
-        association.put(names[0], Some(20));
+        association.put(ids[0], Some(20));
         assert_eq!(association.free_stream(), Some(0));
-        association.put(names[1], Some(0));
+        association.put(ids[1], Some(0));
         assert_eq!(association.free_stream(), None);
     }
 
     #[test]
     fn one_whose_stream_has_another_is_there_until_it_is_gone() {
         let mut association = association();
-        let names = names(2);
-        association.put(names[0], Some(0));
+        let ids = conn_ids(2);
+        association.put(ids[0], Some(0));
         association.put_aside(0);
-        association.put(names[1], Some(0));
-        assert!(association.sessions().eq([names[1], names[0]]));
-        association.remove(names[0], false);
-        assert!(association.sessions().eq([names[1]]));
-        assert_eq!(association.on(0), Place::Session(names[1]));
+        association.put(ids[1], Some(0));
+        assert!(association.sessions().eq([ids[1], ids[0]]));
+        association.remove(ids[0], false);
+        assert!(association.sessions().eq([ids[1]]));
+        assert_eq!(association.on(0), Place::Session(ids[1]));
     }
 
     #[test]
     fn a_peers_first_session_has_the_stream_that_its_first_message_comes_on() {
         let mut association = association();
-        let names = names(2);
-        association.put(names[0], None);
-        assert!(association.sessions().eq([names[0]]));
-        assert_eq!(association.speaks(7), Some(names[0]));
+        let ids = conn_ids(2);
+        association.put(ids[0], None);
+        assert!(association.sessions().eq([ids[0]]));
+        assert_eq!(association.speaks(7), Some(ids[0]));
         assert_eq!(association.speaks(8), None);
-        assert_eq!(association.on(7), Place::Session(names[0]));
+        assert_eq!(association.on(7), Place::Session(ids[0]));
         assert_eq!(association.on(8), Place::Unused);
-        association.remove(names[0], false);
+        association.remove(ids[0], false);
         assert_eq!(association.sessions().count(), 0);
     }
 
     #[test]
     fn one_that_waits_is_told_once() {
         let mut association = association();
-        let names = names(2);
-        association.wait(names[0]);
-        association.wait(names[1]);
-        association.wait(names[0]);
-        association.remove(names[1], false);
-        assert_eq!(association.next_waiting(), Some(names[0]));
+        let ids = conn_ids(2);
+        association.wait(ids[0]);
+        association.wait(ids[1]);
+        association.wait(ids[0]);
+        association.remove(ids[1], false);
+        assert_eq!(association.next_waiting(), Some(ids[0]));
         assert_eq!(association.next_waiting(), None);
     }
 }

@@ -125,7 +125,7 @@ impl DrrScheduler {
         self.active.len() <= 1 && account.is_none_or(|account| account.ready.is_empty())
     }
 
-    /// What [`Self::begin`] and [`Self::next`] would give to the client's connection if it is the only one
+    /// What [`Self::next_client`] and [`Self::next`] would give to the client's connection if it is the only one
     /// that waits for a turn. None if another waits, or the client has sent beyond its share.
     #[inline]
     pub fn alone(&self, client: ClientId) -> Option<Alone> {
@@ -153,7 +153,7 @@ impl DrrScheduler {
     }
 
     /// The client whose turn it is.
-    pub fn begin(&mut self) -> Option<ClientId> {
+    pub fn next_client(&mut self) -> Option<ClientId> {
         let client = *self.active.front()?;
         if let Some(account) = self.accounts.get_mut(client.0)
             && !account.begun
@@ -174,7 +174,7 @@ impl DrrScheduler {
     }
 
     /// The client's connections after the present one.
-    pub fn coming(&self, client: ClientId) -> [Option<ConnId>; 2] {
+    pub fn peek_next(&self, client: ClientId) -> [Option<ConnId>; 2] {
         let ready = self.accounts.get(client.0).map(|account| &account.ready);
         [0, 1].map(|place| ready.and_then(|ready| ready.get(place).copied()))
     }
@@ -202,7 +202,7 @@ impl DrrScheduler {
     }
 
     /// The connection has waited for others than the client's: it is the client's next.
-    pub fn go_on(&mut self, client: ClientId, id: ConnId) {
+    pub fn resume(&mut self, client: ClientId, id: ConnId) {
         self.put_back(client, id);
         self.activate(client);
     }

@@ -163,7 +163,7 @@ mod tests {
     use userspace_tcp::SeqNum;
 
     use super::*;
-    use crate::shard::names::names;
+    use crate::shard::conn_ids::conn_ids;
 
     fn tuple(peer: &str, port: u16) -> FourTuple {
         let end = |addr: &str, port| Endpoint::new(addr.parse().unwrap(), port);
@@ -195,7 +195,7 @@ mod tests {
             mtu: 1500,
             hop_limit: 64,
         };
-        let ids = names(2);
+        let ids = conn_ids(2);
         let head = |conn: usize| BurstHead {
             conn: ids[conn],
             ack: SeqNum(1),

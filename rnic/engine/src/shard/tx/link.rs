@@ -8,7 +8,7 @@ use userspace_tcp::{ConnId, SegmentId};
 use crate::capture::Tap;
 use crate::counters::ShardCounters;
 use crate::shard::loopback::{LOOPBACK, Loopback};
-use crate::shard::tx::ways_back::WaysBack;
+use crate::shard::tx::return_paths::ReturnPaths;
 
 /// What the link has of ours.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(in crate::shard) struct Link {
     count: usize,
     /// What goes in fragments, and before all else, when there is room for them.
     pub waiting: Option<OversizedPacket>,
-    pub ways_back: WaysBack,
+    pub return_paths: ReturnPaths,
     /// By port.
     exits: Vec<Exit>,
     /// Some have another exit: a flush, of which there are many, looks at this alone.
@@ -63,7 +63,7 @@ impl Link {
             in_flight: vec![None; frames].into_boxed_slice(),
             count: 0,
             waiting: None,
-            ways_back: WaysBack::new(connections),
+            return_paths: ReturnPaths::new(connections),
             exits: (0..ports).map(Exit::of).collect(),
             has_silent: false,
         }

@@ -58,7 +58,7 @@ struct Macroflow {
     /// Clients with connections that wait; the front one is next.
     turns: VecDeque<ClientId>,
     /// Connections that were told to go on, and have not yet.
-    called: usize,
+    unblocked: usize,
     /// It is among the open ones.
     open: bool,
 }
@@ -90,7 +90,7 @@ enum Stage {
     /// For the window.
     Waiting,
     /// It may go on, before those that come now.
-    Called,
+    Unblocked,
 }
 
 impl Macroflows {
@@ -145,7 +145,7 @@ impl Macroflows {
             return;
         };
         macroflow.members -= 1;
-        macroflow.called -= usize::from(member.stage == Stage::Called);
+        macroflow.unblocked -= usize::from(member.stage == Stage::Unblocked);
         if let Some(party) = macroflow.parties.get_mut(&member.client.0) {
             party.members -= 1;
             if member.stage == Stage::Waiting && party.left(&self.members) {
@@ -209,30 +209,30 @@ impl Macroflows {
     }
 
     /// Segments that the connection may post now, as far as its macroflow is concerned. It goes on if
-    /// it was called.
+    /// it was unblocked.
     pub fn allowance(&mut self, id: ConnId) -> usize {
         let Some(member) = member(&mut self.members, id) else {
             return usize::MAX;
         };
         let flow = member.flow;
-        let called = member.stage == Stage::Called;
-        if called {
+        let unblocked = member.stage == Stage::Unblocked;
+        if unblocked {
             member.stage = Stage::Free;
         }
         let Some(macroflow) = self.flows.get_mut(flow).and_then(Option::as_mut) else {
             return usize::MAX;
         };
-        macroflow.called -= usize::from(called);
-        let first = called || macroflow.is_clear();
+        macroflow.unblocked -= usize::from(unblocked);
+        let first = unblocked || macroflow.is_clear();
         let room = if first { macroflow.room() } else { 0 };
-        if called {
+        if unblocked {
             // It may leave room.
             self.look(flow);
         }
         room
     }
 
-    /// The connection has more to post than its macroflow allows: it waits until [`Self::call`]
+    /// The connection has more to post than its macroflow allows: it waits until [`Self::pop_unblocked`]
     /// names it.
     pub fn wait(&mut self, id: ConnId) {
         let Some(member) = member(&mut self.members, id) else {
@@ -257,7 +257,7 @@ impl Macroflows {
     }
 
     /// A connection that waited and may go on, with its client.
-    pub fn call(&mut self) -> Option<(ConnId, ClientId)> {
+    pub fn pop_unblocked(&mut self) -> Option<(ConnId, ClientId)> {
         let (flow, macroflow) = loop {
             let flow = self.open.pop_front()?;
             let macroflow = self.flows.get_mut(flow)?.as_mut()?;
@@ -276,9 +276,9 @@ impl Macroflows {
         if !party.is_empty() {
             macroflow.turns.push_back(client);
         }
-        macroflow.called += 1;
+        macroflow.unblocked += 1;
         if let Some(member) = member(&mut self.members, id) {
-            member.stage = Stage::Called;
+            member.stage = Stage::Unblocked;
         }
         self.look(flow);
         Some((id, client))
@@ -302,7 +302,7 @@ impl Macroflows {
             window: Window::new(self.limit),
             parties: IdMap::default(),
             turns: VecDeque::new(),
-            called: 0,
+            unblocked: 0,
             open: false,
         });
         let flow = match self.vacant.pop() {
@@ -371,14 +371,14 @@ impl Macroflow {
 
     /// Nobody waits, or was told to go on.
     fn is_clear(&self) -> bool {
-        self.called == 0 && self.turns.is_empty()
+        self.unblocked == 0 && self.turns.is_empty()
     }
 
     /// A connection waits and may continue: the window has space for a whole quantum. With less, a message
     /// would leave in pieces, each after all others that wait, and each acknowledged separately.
     fn has_place(&self) -> bool {
         let turn = SEGMENTS_PER_TURN.min(self.window.size());
-        !self.turns.is_empty() && self.room() >= (self.called + 1).saturating_mul(turn)
+        !self.turns.is_empty() && self.room() >= (self.unblocked + 1).saturating_mul(turn)
     }
 
     fn room(&self) -> usize {

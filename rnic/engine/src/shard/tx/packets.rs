@@ -10,10 +10,10 @@ use crate::shard::datapath::Datapath;
 use crate::shard::sctp::tuple;
 use crate::shard::tx::Tx;
 use crate::shard::tx::link::OversizedPacket;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 /// How a packet gets to the peer.
-enum Way {
+enum PathLookup {
     /// By this path and port.
     Known(Path, usize),
     /// The way to this address of the association's peer was asked for.
@@ -57,12 +57,12 @@ impl Tx {
             dp.frames.pool.free(frame);
             return false;
         };
-        let (path, port) = match self.way_of(dp, &packet) {
-            Way::Known(path, port) => (path, port),
-            way => {
-                match way {
-                    Way::NotYet => dp.counters.no_path += 1,
-                    Way::Forbidden(by) => dp.counters.host_policy(by).dropped += 1,
+        let (path, port) = match self.path_of(dp, &packet) {
+            PathLookup::Known(path, port) => (path, port),
+            other => {
+                match other {
+                    PathLookup::NotYet => dp.counters.no_path += 1,
+                    PathLookup::Forbidden(by) => dp.counters.host_policy(by).dropped += 1,
                     _ => dp.counters.unsendable += 1,
                 }
                 dp.frames.pool.free(frame);
@@ -103,18 +103,18 @@ impl Tx {
     }
 
     /// How a packet gets to the peer.
-    fn way_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> Way {
+    fn path_of<P: Port>(&self, dp: &Datapath<P>, packet: &Transmit) -> PathLookup {
         let assoc = packet.assoc.or_else(|| dp.sctp.stack.find(&packet.ends));
         let id = assoc.map(|assoc| dp.sctp.sessions.carrier(assoc));
         match id.and_then(|id| dp.conns.get(id)) {
             Some(conn) => match conn.path_to(packet.ends.remote.ip()) {
-                Some(path) => Way::Known(*path, conn.port()),
-                None => Way::NotYet,
+                Some(path) => PathLookup::Known(*path, conn.port()),
+                None => PathLookup::NotYet,
             },
-            None => match self.link.ways_back.find(&tuple(&packet.ends)) {
-                Some(WayBack::Open(path, port)) => Way::Known(path, port),
-                Some(WayBack::Forbidden(by)) => Way::Forbidden(by),
-                None => Way::Unknown,
+            None => match self.link.return_paths.find(&tuple(&packet.ends)) {
+                Some(ReturnPath::Open(path, port)) => PathLookup::Known(path, port),
+                Some(ReturnPath::Forbidden(by)) => PathLookup::Forbidden(by),
+                None => PathLookup::Unknown,
             },
         }
     }

@@ -22,7 +22,7 @@ const FPDUS_PER_POLL: usize = 32;
 /// Connections that have waited for their macroflow's window, and go on in one poll.
 const CALLS_PER_POLL: usize = 64;
 
-/// FPDUs of called connections after which a poll calls no more for a single client. Without this bound it
+/// FPDUs of unblocked connections after which a poll calls no more for a single client. Without this bound it
 /// would produce as much as is acknowledged while it sends, soon the whole window each time. Those frames
 /// would exceed a core's own caches, where frames that were just acknowledged could be reused. A smaller
 /// bound would wake the program for few completions at a time.
@@ -150,39 +150,39 @@ impl Tx {
         };
         let mut worked = self.rounds(dp, &mut produced);
         // Not with several clients: others may produce as much in each round, and waiting connections would
-        // not be called.
+        // not be unblocked.
         let most = match self.scheduler.is_shared() {
             true => usize::MAX,
             false => produced.fpdus + FPDUS_CALLED,
         };
-        // Each is called while the one before it has still to take its turn: its state is under way to
+        // Each is unblocked while the one before it has still to take its turn: its state is under way to
         // the cache meanwhile.
-        let mut called = None;
+        let mut unblocked = None;
         for _ in 0..CALLS_PER_POLL {
-            // Where there is no room none is called: its turn would come to nothing, and the call with it.
+            // Where there is no room none is unblocked: its turn would come to nothing, and the call with it.
             if self.starved || produced.fpdus >= most {
                 break;
             }
-            let next = called.take();
-            let Some((id, client)) = next.or_else(|| self.call(dp)) else {
+            let next = unblocked.take();
+            let Some((id, client)) = next.or_else(|| self.pop_unblocked(dp)) else {
                 break;
             };
             dp.fetch_work(id);
-            self.scheduler.go_on(client, id);
-            called = self.call(dp);
+            self.scheduler.resume(client, id);
+            unblocked = self.pop_unblocked(dp);
             worked |= self.round(dp, &mut produced);
         }
-        if let Some((id, client)) = called {
-            self.scheduler.go_on(client, id);
+        if let Some((id, client)) = unblocked {
+            self.scheduler.resume(client, id);
         }
         worked
     }
 
     /// A connection that has waited for others to the same peer and may go on.
-    fn call<P: Port>(&mut self, dp: &mut Datapath<P>) -> Option<(ConnId, ClientId)> {
-        let called = self.macroflows.call()?;
-        self.fetch_conn(dp, called.0.index());
-        Some(called)
+    fn pop_unblocked<P: Port>(&mut self, dp: &mut Datapath<P>) -> Option<(ConnId, ClientId)> {
+        let unblocked = self.macroflows.pop_unblocked()?;
+        self.fetch_conn(dp, unblocked.0.index());
+        Some(unblocked)
     }
 
     /// One turn for each client, and more of them for a client alone until enough was produced.
@@ -203,14 +203,14 @@ impl Tx {
     fn round<P: Port>(&mut self, dp: &mut Datapath<P>, produced: &mut Produced) -> bool {
         let mut worked = false;
         for _ in 0..self.scheduler.active() {
-            let Some(client) = self.scheduler.begin() else {
+            let Some(client) = self.scheduler.next_client() else {
                 break;
             };
             let mut waits = false;
             while let Some((id, credit)) = self.scheduler.next(client)
                 && !waits
             {
-                let [next, next_but_one] = self.scheduler.coming(client);
+                let [next, next_but_one] = self.scheduler.peek_next(client);
                 if let Some(next) = next {
                     dp.fetch_work(next);
                 }

@@ -10,7 +10,7 @@ use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 use crate::shard::tx::header_cache::Burst;
 use crate::shard::tx::link::OversizedPacket;
-use crate::shard::tx::ways_back::WayBack;
+use crate::shard::tx::return_paths::ReturnPath;
 
 /// What goes in front of a payload. Looked at where it is: it is long, and just made.
 #[derive(Debug)]
@@ -195,10 +195,10 @@ impl Tx {
         let way = match conn.and_then(|id| dp.conns.get(id)) {
             Some(conn) => Some((&conn.path, conn.port())),
             None => {
-                back = self.link.ways_back.find(&tuple);
+                back = self.link.return_paths.find(&tuple);
                 match &back {
-                    Some(WayBack::Open(path, port)) => Some((path, *port)),
-                    Some(WayBack::Forbidden(by)) => {
+                    Some(ReturnPath::Open(path, port)) => Some((path, *port)),
+                    Some(ReturnPath::Forbidden(by)) => {
                         dp.counters.host_policy(*by).dropped += 1;
                         return dp.give_back(frame, owner);
                     }

@@ -38,21 +38,21 @@ fn what_one_shard_did_is_news_to_another() {
         !b.make_valid(10, &rights(5)),
         "it has not seen the last change"
     );
-    let News::Valid {
+    let WordState::Valid {
         word,
         key,
         rights: found,
-    } = b.news()
+    } = b.state()
     else {
-        panic!("{:?}", b.news());
+        panic!("{:?}", b.state());
     };
     assert_eq!((key, found), (9, rights(4)));
     b.has_seen(word);
     assert!(!b.is_behind() && !a.is_behind());
     b.invalidate();
     assert!(a.is_behind() && !a.is_valid_anywhere());
-    let News::Invalid { word } = a.news() else {
-        panic!("{:?}", a.news());
+    let WordState::Invalid { word } = a.state() else {
+        panic!("{:?}", a.state());
     };
     a.has_seen(word);
     assert!(a.make_valid(11, &rights(6)) && b.is_behind());
@@ -66,13 +66,13 @@ fn what_is_invalidated_while_it_is_made_valid_stays_invalid() {
     a.write(&rights(4));
     // Whoever takes rights away now has to wait for who may have them in a moment.
     assert!(b.is_valid_anywhere());
-    assert_eq!(b.news(), News::Changing);
+    assert_eq!(b.state(), WordState::Changing);
     b.invalidate_all();
     assert!(!b.is_valid_anywhere());
     assert!(!a.end_change(9), "it is told that it came to nothing");
     for view in [&a, &b] {
-        let News::Invalid { word } = view.news() else {
-            panic!("{:?}", view.news());
+        let WordState::Invalid { word } = view.state() else {
+            panic!("{:?}", view.state());
         };
         view.has_seen(word);
     }
@@ -93,7 +93,9 @@ fn rights_that_change_while_they_are_read_are_not_taken() {
                 let view = View::new(word.clone());
                 let mut number = writer;
                 while !over.load(Ordering::Relaxed) {
-                    if let News::Valid { word, .. } | News::Invalid { word } = view.news() {
+                    if let WordState::Valid { word, .. } | WordState::Invalid { word } =
+                        view.state()
+                    {
                         view.has_seen(word);
                     }
                     if view.make_valid(number as u8, &rights(number)) && number % 5 == 0 {
@@ -106,9 +108,9 @@ fn rights_that_change_while_they_are_read_are_not_taken() {
         let view = View::new(word.clone());
         let (mut found, begin) = (0, Instant::now());
         while found < READS && begin.elapsed() < Duration::from_secs(30) {
-            if let News::Valid {
+            if let WordState::Valid {
                 key, rights: read, ..
-            } = view.news()
+            } = view.state()
             {
                 let number = read.base.0 / 3;
                 if read != rights(number) || key != number as u8 {

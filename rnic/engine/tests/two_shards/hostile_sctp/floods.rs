@@ -65,7 +65,7 @@ fn a_flood_of_associations_keeps_nobody_out() {
             let connections = scene.duel.side.shard.levels().connections;
             assert!(connections <= ASSOCIATIONS, "{name}: {connections}");
         }
-        let gave_way = scene.duel.side.counter("backlog_gave_way");
+        let gave_way = scene.duel.side.counter("backlog_evicted");
         assert!(refused > 0 || gave_way > 0, "{name}");
         scene.duel.run_for(Duration::from_secs(11));
         assert_eq!(scene.duel.side.shard.levels().connections, 1, "{name}");

@@ -143,7 +143,7 @@ fn an_association_with_nobodys_sessions_gives_way() {
             scene.duel.side.shard.execute(refuse, now).unwrap();
         }
     }
-    assert_eq!(scene.duel.side.counter("backlog_gave_way"), 1);
+    assert_eq!(scene.duel.side.counter("backlog_evicted"), 1);
     let levels = scene.duel.side.shard.levels();
     assert_eq!(
         (levels.connections, levels.associations),

@@ -98,12 +98,12 @@ pub const SHARD: &[Family] = &[
         &[("", "markers_refused")],
     ),
     one(
-        "rnic_connections_given_up_total",
+        "rnic_connections_reset_total",
         "Connections that the RNIC reset, by what it lost patience with.",
         &[
             (r#"reason="backlog_full""#, "backlog_full"),
-            (r#"reason="backlog_gave_way""#, "backlog_gave_way"),
-            (r#"reason="stag_guesses""#, "stag_guesses_paused"),
+            (r#"reason="backlog_evicted""#, "backlog_evicted"),
+            (r#"reason="stag_scan_limit""#, "stag_scan_limit"),
             (r#"reason="startup_timeout""#, "startup_timeouts"),
             (r#"reason="answer_timeout""#, "answer_timeouts"),
             (r#"reason="close_timeout""#, "close_timeouts"),
@@ -150,9 +150,9 @@ pub const SHARD: &[Family] = &[
         ],
     ),
     one(
-        "rnic_flows_unentered_total",
+        "rnic_flow_table_full_total",
         "Connections whose segments other shards of the interface can't hand over: their table had no place.",
-        &[("", "flows_unentered")],
+        &[("", "flow_table_full")],
     ),
     one(
         "rnic_unsendable_segments_total",

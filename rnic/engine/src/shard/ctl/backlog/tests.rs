@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Admission, Backlog, Network};
-use crate::shard::names::names;
+use crate::shard::conn_ids::conn_ids;
 
 fn network(address: &str) -> Network {
     Network::of(address.parse::<IpAddr>().expect("an address"))
@@ -20,7 +20,7 @@ fn a_network_is_a_24_or_a_56() {
 
 #[test]
 fn the_oldest_that_has_not_asked_gives_way() {
-    let names = names(4);
+    let names = conn_ids(4);
     let mut backlog = Backlog::new(3);
     for (id, from) in names.iter().zip(["198.18.1.1", "198.18.2.1", "198.18.3.1"]) {
         assert_eq!(backlog.admit(network(from)), Admission::Free);
@@ -39,7 +39,7 @@ fn the_oldest_that_has_not_asked_gives_way() {
 
 #[test]
 fn a_network_with_half_of_the_places_gets_no_more_of_others() {
-    let names = names(5);
+    let names = conn_ids(5);
     let mut backlog = Backlog::new(4);
     let (honest, flood) = (network("198.18.1.1"), network("198.18.2.1"));
     backlog.enter(names[0], honest);
@@ -53,7 +53,7 @@ fn a_network_with_half_of_the_places_gets_no_more_of_others() {
 
 #[test]
 fn the_network_with_the_most_requests_gives_way_to_those_with_fewer() {
-    let names = names(8);
+    let names = conn_ids(8);
     let mut backlog = Backlog::new(5);
     let (few, many) = (network("198.18.1.1"), network("198.18.2.1"));
     for (id, from) in names.iter().zip([many, few, many, many, few]) {

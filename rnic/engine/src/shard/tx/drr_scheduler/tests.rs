@@ -1,5 +1,5 @@
 use super::*;
-use crate::shard::names::names;
+use crate::shard::conn_ids::conn_ids;
 
 const ONE: ClientId = ClientId(1);
 const OTHER: ClientId = ClientId(2);
@@ -15,13 +15,13 @@ fn share(queue_pairs: usize) -> DrrScheduler {
 
 #[test]
 fn only_the_last_of_all_that_wait_is_the_last() {
-    let ids = names(3);
+    let ids = conn_ids(3);
     let mut share = share(2);
     share.push(ONE, ids[0]);
     share.push(ONE, ids[1]);
     share.push(OTHER, ids[2]);
     let next = |share: &mut DrrScheduler, client, id| {
-        assert_eq!(share.begin(), Some(client));
+        assert_eq!(share.next_client(), Some(client));
         assert_eq!(share.next(client).map(|(id, _)| id), Some(id));
         share.is_last(client)
     };
@@ -43,13 +43,13 @@ fn only_the_last_of_all_that_wait_is_the_last() {
 /// Whoever sends much at once pays for it in its next turns.
 #[test]
 fn clients_get_as_many_bytes_whatever_they_send_at_once() {
-    let ids = names(2);
+    let ids = conn_ids(2);
     let mut share = share(1);
     let mut sent = [0, 0];
     share.push(ONE, ids[0]);
     share.push(OTHER, ids[1]);
     for _ in 0..1000 {
-        let client = share.begin().unwrap();
+        let client = share.next_client().unwrap();
         let (at, bytes) = if client == ONE {
             (0, 100_000)
         } else {
@@ -71,17 +71,17 @@ fn clients_get_as_many_bytes_whatever_they_send_at_once() {
 
 #[test]
 fn one_that_holds_its_share_of_frames_goes_on_when_it_holds_fewer() {
-    let ids = names(2);
+    let ids = conn_ids(2);
     let mut share = share(1);
     share.hold(ids[0], ONE, 10);
     assert_eq!(share.held_beside_others(ONE), None);
     assert_eq!(share.held_beside_others(OTHER), Some(0));
     share.push(ONE, ids[0]);
-    assert_eq!(share.begin(), Some(ONE));
+    assert_eq!(share.next_client(), Some(ONE));
     share.wait_for_frames(ONE);
     assert!(share.is_idle());
     share.hold(ids[0], ONE, 9);
-    assert_eq!(share.begin(), Some(ONE));
+    assert_eq!(share.next_client(), Some(ONE));
     share.hold(ids[1], OTHER, 1);
     assert_eq!(share.held_beside_others(ONE), Some(9));
     share.let_go(ids[0]);
@@ -90,11 +90,11 @@ fn one_that_holds_its_share_of_frames_goes_on_when_it_holds_fewer() {
 
 #[test]
 fn nobody_saves_credit_for_later() {
-    let ids = names(1);
+    let ids = conn_ids(1);
     let mut share = share(1);
     for _ in 0..10 {
         share.push(ONE, ids[0]);
-        assert_eq!(share.begin(), Some(ONE));
+        assert_eq!(share.next_client(), Some(ONE));
         assert_eq!(share.next(ONE), Some((ids[0], QUANTUM as usize)));
         share.spend(ONE, 100);
         share.end(ONE);
@@ -104,12 +104,12 @@ fn nobody_saves_credit_for_later() {
 /// One share is spent by turns of rounds, the other at once.
 #[test]
 fn whoever_is_alone_has_and_pays_what_a_round_gives_and_takes() {
-    let ids = names(1);
+    let ids = conn_ids(1);
     let (mut rounds, mut alone) = (share(1), share(1));
     let mut debts = 0;
     for cost in [0, 512, 32 << 10, 100_000, 512, 512, 70_000, 512, 512, 512] {
         rounds.push(ONE, ids[0]);
-        assert_eq!(rounds.begin(), Some(ONE));
+        assert_eq!(rounds.next_client(), Some(ONE));
         let next = rounds.next(ONE);
         let allowed = alone.alone(ONE).map(|alone| alone.allowed.credit);
         assert_eq!(allowed, next.map(|(_, credit)| credit));
@@ -129,7 +129,7 @@ fn whoever_is_alone_has_and_pays_what_a_round_gives_and_takes() {
 
 #[test]
 fn nobody_is_alone_whose_other_connections_wait() {
-    let ids = names(1);
+    let ids = conn_ids(1);
     let mut share = share(1);
     assert!(share.alone(ONE).is_some());
     share.push(ONE, ids[0]);

@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
-use crate::shard::names::names;
+use crate::shard::conn_ids::conn_ids;
 
 mod random;
 
@@ -30,18 +30,18 @@ fn post(flows: &mut Macroflows, ids: &[ConnId], most: usize) -> usize {
 
 #[test]
 fn few_connections_are_not_held_back() {
-    let ids = names(FEW as u16);
+    let ids = conn_ids(FEW as u16);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
     }
     assert_eq!(post(&mut flows, &ids, 100), 100 * FEW);
-    assert_eq!(flows.call(), None);
+    assert_eq!(flows.pop_unblocked(), None);
 }
 
 #[test]
 fn many_connections_have_one_window() {
-    let ids = names(1000);
+    let ids = conn_ids(1000);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
@@ -52,7 +52,7 @@ fn many_connections_have_one_window() {
 
 #[test]
 fn a_peer_that_acknowledges_nothing_holds_up_nobody_elses_connections() {
-    let ids = names(600);
+    let ids = conn_ids(600);
     let (theirs, others) = ids.split_at(300);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in theirs {
@@ -67,7 +67,7 @@ fn a_peer_that_acknowledges_nothing_holds_up_nobody_elses_connections() {
 
 #[test]
 fn those_that_wait_go_on_in_turn_client_by_client() {
-    let ids = names(200);
+    let ids = conn_ids(200);
     let (busy, rest) = ids.split_at(100);
     let (many, one) = rest.split_at(99);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
@@ -84,22 +84,22 @@ fn those_that_wait_go_on_in_turn_client_by_client() {
     for id in busy {
         flows.under_way(*id, 4, Instant::ZERO);
     }
-    let mut called = Vec::new();
+    let mut unblocked = Vec::new();
     for _ in 0..4 {
-        let (id, of) = flows.call().expect("there is room");
-        called.push(of);
+        let (id, of) = flows.pop_unblocked().expect("there is room");
+        unblocked.push(of);
         assert!(flows.allowance(id) > 0);
         flows.under_way(id, 1, Instant::ZERO);
     }
     // The last of the busy ones had found no room, and were there first.
-    assert_eq!(called, [client(1), client(2), client(3), client(1)]);
+    assert_eq!(unblocked, [client(1), client(2), client(3), client(1)]);
     // One that comes now does not overtake.
     assert_eq!(flows.allowance(busy[0]), 0);
 }
 
 #[test]
 fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
-    let ids = names(100);
+    let ids = conn_ids(100);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
@@ -111,9 +111,9 @@ fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
     flows.under_way(busy[0], 0, Instant::ZERO);
     flows.under_way(busy[1], 4, Instant::ZERO);
     for expected in &waiting[..5] {
-        let (id, _) = flows.call().expect("room for one");
+        let (id, _) = flows.pop_unblocked().expect("room for one");
         assert_eq!(id, *expected);
-        assert_eq!(flows.call(), None, "only one has room");
+        assert_eq!(flows.pop_unblocked(), None, "only one has room");
         let turn = SEGMENTS_PER_TURN..2 * SEGMENTS_PER_TURN;
         assert!(turn.contains(&flows.allowance(id)));
     }
@@ -121,26 +121,26 @@ fn one_that_was_called_and_posts_nothing_leaves_its_place_to_the_next() {
 
 #[test]
 fn one_that_waits_goes_on_when_there_is_room_for_a_whole_turn() {
-    let ids = names(100);
+    let ids = conn_ids(100);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
     }
     assert_eq!(post(&mut flows, &ids, 10), window::INITIAL);
     let mut one_less = |of: usize, left: usize| {
-        assert_eq!(flows.call(), None);
+        assert_eq!(flows.pop_unblocked(), None);
         flows.under_way(ids[of], left, Instant::ZERO);
     };
     (0..10).rev().for_each(|left| one_less(0, left));
     // The window has grown by one meanwhile.
     (5..10).rev().for_each(|left| one_less(1, left));
     flows.under_way(ids[1], 4, Instant::ZERO);
-    assert!(flows.call().is_some());
+    assert!(flows.pop_unblocked().is_some());
 }
 
 #[test]
 fn those_that_left_while_they_waited_hold_up_nobody() {
-    let ids = names(1000);
+    let ids = conn_ids(1000);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
@@ -157,15 +157,15 @@ fn those_that_left_while_they_waited_hold_up_nobody() {
     for id in busy {
         flows.leave(*id, Instant::ZERO);
     }
-    let called: Vec<ConnId> = std::iter::from_fn(|| flows.call())
+    let unblocked: Vec<ConnId> = std::iter::from_fn(|| flows.pop_unblocked())
         .map(|(id, _)| id)
         .collect();
-    assert_eq!(called, last);
+    assert_eq!(unblocked, last);
 }
 
 #[test]
 fn nothing_is_left_of_connections_that_are_gone() {
-    let ids = names(100);
+    let ids = conn_ids(100);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for round in 0..3 {
         for id in &ids {
@@ -183,7 +183,7 @@ fn nothing_is_left_of_connections_that_are_gone() {
 
 #[test]
 fn those_that_wait_go_on_when_the_busy_ones_end() {
-    let ids = names(100);
+    let ids = conn_ids(100);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in &ids {
         flows.join(*id, client(1), PEER);
@@ -192,12 +192,12 @@ fn those_that_wait_go_on_when_the_busy_ones_end() {
     for id in &ids[..52] {
         flows.leave(*id, Instant::ZERO);
     }
-    assert!(flows.call().is_some());
+    assert!(flows.pop_unblocked().is_some());
 }
 
 #[test]
 fn losses_at_one_peer_are_no_others() {
-    let ids = names(200);
+    let ids = conn_ids(200);
     let (theirs, others) = ids.split_at(100);
     let mut flows = Macroflows::new(ids.len(), LIMIT);
     for id in theirs {

@@ -4,7 +4,7 @@ use userspace_tcp::Stack;
 
 use super::*;
 use crate::random::{Random, seeds};
-use crate::shard::names::{name, stack};
+use crate::shard::conn_ids::{conn_id, stack};
 
 const CROWD: u16 = 120;
 const STEPS: usize = 3000;
@@ -17,7 +17,7 @@ struct Conn {
     segments: usize,
     waits: bool,
     /// It has waited, and its turn is next.
-    called: bool,
+    unblocked: bool,
 }
 
 /// Connections as a shard drives them, named by their TCP.
@@ -34,7 +34,9 @@ impl Crowd {
         let mut stack = stack(CROWD);
         Self {
             flows: Macroflows::new(usize::from(CROWD), LIMIT),
-            ids: (0..CROWD).map(|number| name(&mut stack, number)).collect(),
+            ids: (0..CROWD)
+                .map(|number| conn_id(&mut stack, number))
+                .collect(),
             stack,
             conns: vec![Conn::default(); usize::from(CROWD)],
             now: Instant::ZERO,
@@ -57,7 +59,7 @@ impl Crowd {
         self.conns[of] = Conn::default();
         // Another takes its place.
         assert!(self.stack.abort(id));
-        self.ids[of] = name(&mut self.stack, of as u16);
+        self.ids[of] = conn_id(&mut self.stack, of as u16);
         assert_eq!(self.ids[of].index(), id.index());
     }
 
@@ -68,11 +70,16 @@ impl Crowd {
         }
         let must_wait = self.flows.must_wait(self.ids[of]);
         let allowed = self.flows.allowance(self.ids[of]);
-        let called = self.conns[of].called;
-        assert_eq!(must_wait, allowed == 0 && !called, "{:?}", self.conns[of]);
+        let unblocked = self.conns[of].unblocked;
+        assert_eq!(
+            must_wait,
+            allowed == 0 && !unblocked,
+            "{:?}",
+            self.conns[of]
+        );
         let posted = allowed.min(wanted).min(SEGMENTS_PER_TURN);
         self.set(of, self.conns[of].segments + posted);
-        self.conns[of].called = false;
+        self.conns[of].unblocked = false;
         self.conns[of].waits = wanted > allowed;
         if wanted > allowed {
             self.flows.wait(self.ids[of]);
@@ -86,10 +93,13 @@ impl Crowd {
 
     /// Those that wait and may go on are told.
     fn call(&mut self) {
-        while let Some((id, _)) = self.flows.call() {
+        while let Some((id, _)) = self.flows.pop_unblocked() {
             let conn = &mut self.conns[id.index()];
-            assert!(conn.waits && !conn.called, "{id:?} is called: {conn:?}");
-            (conn.waits, conn.called) = (false, true);
+            assert!(
+                conn.waits && !conn.unblocked,
+                "{id:?} is unblocked: {conn:?}"
+            );
+            (conn.waits, conn.unblocked) = (false, true);
         }
     }
 
@@ -124,7 +134,11 @@ impl Crowd {
             };
             members.filter(here)
         };
-        assert_eq!(flow.called, in_stage(Stage::Called).count(), "seed {seed}");
+        assert_eq!(
+            flow.unblocked,
+            in_stage(Stage::Unblocked).count(),
+            "seed {seed}"
+        );
         let mut clients: Vec<u32> = in_stage(Stage::Waiting).map(|one| one.client.0).collect();
         clients.sort_unstable();
         clients.dedup();
@@ -133,7 +147,7 @@ impl Crowd {
         assert_eq!(turns, clients, "seed {seed}");
         assert!(
             flow.open || !flow.has_place(),
-            "seed {seed}: nobody is called"
+            "seed {seed}: nobody is unblocked"
         );
     }
 }
@@ -154,7 +168,7 @@ fn whatever_a_crowd_does_all_go_on_in_the_end() {
             match random.below(16) {
                 0 => crowd.leave(of),
                 1..4 if conn.peer.is_none() => crowd.join(of, random),
-                // One that waits has no turn until it is called.
+                // One that waits has no turn until it is unblocked.
                 4..10 if !conn.waits => crowd.turn(of, random.below(60) as usize),
                 10..14 => crowd.set(of, random.below(conn.segments as u64 + 1) as usize),
                 14 => {
@@ -171,7 +185,7 @@ fn whatever_a_crowd_does_all_go_on_in_the_end() {
         for _ in 0..CROWD {
             for of in 0..crowd.conns.len() {
                 crowd.set(of, 0);
-                if crowd.conns[of].called {
+                if crowd.conns[of].unblocked {
                     crowd.turn(of, 1);
                 }
             }

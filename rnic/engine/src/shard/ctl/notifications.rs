@@ -33,7 +33,7 @@ impl Ctl {
     }
 
     /// Tells the owners of shared receive queues that fell below their limits.
-    pub(in crate::shard) fn tell_srq_limits<P: Port>(&mut self, dp: &mut Datapath<P>) {
+    pub(in crate::shard) fn report_srq_limits<P: Port>(&mut self, dp: &mut Datapath<P>) {
         while let Some((client, srq)) = dp.tables.srqs.poll_limit() {
             let event = Event::SrqLimit { srq };
             self.events.push_back(ShardEvent::Client { client, event });

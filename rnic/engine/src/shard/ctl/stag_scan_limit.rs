@@ -29,7 +29,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The peers whose streams ended so.
 #[derive(Debug)]
-pub(in crate::shard) struct Guesses {
+pub(in crate::shard) struct StagScanLimit {
     peers: HashMap<(IpAddr, ClientId), Peer>,
 }
 
@@ -48,7 +48,7 @@ impl Peer {
     }
 }
 
-impl Guesses {
+impl StagScanLimit {
     pub fn new() -> Self {
         Self {
             peers: HashMap::with_capacity(PEERS),

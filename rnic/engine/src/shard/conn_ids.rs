@@ -1,11 +1,11 @@
-//! Names of connections, for tests of what is kept by them.
+//! Ids of connections, for tests of what is kept by them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::{Config, ConnId, ConnOptions, Stack};
 
-/// A TCP with room for so many connections: it names them.
+/// A TCP with room for so many connections: it gives their ids.
 pub fn stack(connections: u16) -> Stack<()> {
     let config = Config {
         connections: usize::from(connections),
@@ -14,8 +14,8 @@ pub fn stack(connections: u16) -> Stack<()> {
     Stack::new(config, [7; 16], Instant::ZERO)
 }
 
-/// The name of a new connection.
-pub fn name(stack: &mut Stack<()>, number: u16) -> ConnId {
+/// The id of a new connection.
+pub fn conn_id(stack: &mut Stack<()>, number: u16) -> ConnId {
     let end = |last, port| Endpoint {
         addr: IpAddr::V4(Ipv4Addr::new(198, 18, 0, last)),
         port,
@@ -30,8 +30,10 @@ pub fn name(stack: &mut Stack<()>, number: u16) -> ConnId {
         .expect("there is room")
 }
 
-/// So many names, as their TCP gives them.
-pub fn names(count: u16) -> Vec<ConnId> {
+/// So many ids, as their TCP gives them.
+pub fn conn_ids(count: u16) -> Vec<ConnId> {
     let mut stack = stack(count);
-    (0..count).map(|number| name(&mut stack, number)).collect()
+    (0..count)
+        .map(|number| conn_id(&mut stack, number))
+        .collect()
 }

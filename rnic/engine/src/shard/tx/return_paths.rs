@@ -13,7 +13,7 @@ const STRANGERS: usize = 256;
 
 /// How frames get back to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shard) enum WayBack {
+pub(in crate::shard) enum ReturnPath {
     /// By this path and port.
     Open(Path, usize),
     /// Not at all: the host forbids it.
@@ -22,14 +22,14 @@ pub(in crate::shard) enum WayBack {
 
 /// As many as may be needed at once: one for each connection that may end, and [`STRANGERS`].
 #[derive(Debug)]
-pub(in crate::shard) struct WaysBack {
-    by_flow: HashMap<FourTuple, WayBack>,
+pub(in crate::shard) struct ReturnPaths {
+    by_flow: HashMap<FourTuple, ReturnPath>,
     /// The oldest first.
     order: VecDeque<FourTuple>,
     most: usize,
 }
 
-impl WaysBack {
+impl ReturnPaths {
     /// Where there may be so many connections. There is memory for few of them, until many end at once.
     pub fn new(connections: usize) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl WaysBack {
     }
 
     /// Frames to this flow's remote end go by this way. The oldest way is forgotten if need be.
-    pub fn remember(&mut self, tuple: FourTuple, way: WayBack) {
+    pub fn remember(&mut self, tuple: FourTuple, way: ReturnPath) {
         if self.by_flow.insert(tuple, way).is_some() {
             return;
         }
@@ -55,16 +55,16 @@ impl WaysBack {
     /// Closes the ways that this forbids.
     pub fn forbid(&mut self, forbids: impl Fn(&FourTuple, usize) -> Option<ForbiddenBy>) {
         for (tuple, way) in &mut self.by_flow {
-            if let WayBack::Open(_, port) = way
+            if let ReturnPath::Open(_, port) = way
                 && let Some(by) = forbids(tuple, *port)
             {
-                *way = WayBack::Forbidden(by);
+                *way = ReturnPath::Forbidden(by);
             }
         }
     }
 
     /// How they go, if that is remembered.
-    pub fn find(&self, tuple: &FourTuple) -> Option<WayBack> {
+    pub fn find(&self, tuple: &FourTuple) -> Option<ReturnPath> {
         self.by_flow.get(tuple).copied()
     }
 }
@@ -90,14 +90,14 @@ mod tests {
             mtu: PathDefaults::new(mtu).mtu,
             hop_limit: 64,
         };
-        let mut ways = WaysBack::new(10);
+        let mut ways = ReturnPaths::new(10);
         let most = 10 + STRANGERS as u16;
         for port in 1..=most {
-            ways.remember(flow(port), WayBack::Open(path(1500), 0));
+            ways.remember(flow(port), ReturnPath::Open(path(1500), 0));
         }
-        ways.remember(flow(1), WayBack::Open(path(9000), 1));
-        assert_eq!(ways.find(&flow(1)), Some(WayBack::Open(path(9000), 1)));
-        ways.remember(flow(most + 1), WayBack::Open(path(1500), 0));
+        ways.remember(flow(1), ReturnPath::Open(path(9000), 1));
+        assert_eq!(ways.find(&flow(1)), Some(ReturnPath::Open(path(9000), 1)));
+        ways.remember(flow(most + 1), ReturnPath::Open(path(1500), 0));
         assert_eq!(ways.find(&flow(1)), None);
         assert!(ways.find(&flow(2)).is_some());
         assert_eq!(ways.by_flow.len(), usize::from(most));

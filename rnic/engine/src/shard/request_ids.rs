@@ -1,4 +1,4 @@
-//! Names of connection requests: unique over all shards of all devices of a process, and each says whose it is.
+//! Ids of connection requests: unique over all shards of all devices of a process, and each says whose it is.
 //!
 //! From the highest bit on: the device's number (8 bits), the shard's (6), and the shard's own count (18).
 
@@ -13,8 +13,8 @@ const COUNTS: u32 = 1 << COUNT_BITS;
 
 const _: () = assert!(SHARDS_MAX == 1 << SHARD_BITS);
 
-/// The name of a request of the shard with this number, of the device with that, and the count after it.
-pub(super) fn name((device, shard): (u8, u8), count: u32) -> (ConnRequestId, u32) {
+/// The id of a request of the shard with this number, of the device with that, and the count after it.
+pub(super) fn id((device, shard): (u8, u8), count: u32) -> (ConnRequestId, u32) {
     let count = (count + 1) % COUNTS;
     let device = u32::from(device) << (SHARD_BITS + COUNT_BITS);
     let shard = u32::from(shard) << COUNT_BITS;
@@ -31,19 +31,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_by_device_shard_and_count_and_say_the_shard() {
-        let mut names = Vec::new();
+    fn ids_differ_by_device_shard_and_count_and_say_the_shard() {
+        let mut ids = Vec::new();
         for number in [(0, 0), (0, 1), (1, 0), (255, 63)] {
             for count in [0, 1, COUNTS - 2, COUNTS - 1] {
-                let (name, next) = name(number, count);
+                let (id, next) = id(number, count);
                 assert!(next < COUNTS);
-                assert_eq!(shard_of(name), usize::from(number.1));
-                names.push(name.0);
+                assert_eq!(shard_of(id), usize::from(number.1));
+                ids.push(id.0);
             }
         }
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
     }
 }
