@@ -2,7 +2,9 @@
 
 pub(crate) mod cores;
 pub(crate) mod dedicated_queues;
+pub(crate) mod host_ipsec;
 mod number_list;
+pub(crate) mod vlan;
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,6 +1,8 @@
 //! An interface that is open as an RNIC.
 
 pub(crate) mod core;
+mod removal;
+mod shard_events;
 
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -12,23 +14,21 @@ use rnic_host::EndProcess;
 use rnic_host::icmp::IcmpReader;
 use rnic_ipc::control::{DisconnectReason, Event, QpState, Refusal};
 use rnic_ipc::threads;
-use rnic_prm::Credentials;
 
 use self::core::Core;
 use crate::clients::client::Client;
-use crate::clients::events::events_max;
-use crate::clients::shared_prm::SharedPrm;
+use crate::clients::shared_prm::{InterfaceState, SharedPrm};
 use crate::interface::open;
 use crate::interface::route_monitor::RouteMonitor;
-use crate::observe::metrics;
+use crate::runtime::To;
 use crate::runtime::driver::Patience;
 use crate::sync::lock;
-use crate::{ClientSession, DeviceConfig, DeviceError, refuse};
+use crate::{DeviceConfig, DeviceError, refuse};
 
-/// How often events that wait behind a full socket are tried again.
+/// How often events that wait for a full socket are tried again.
 const RETRY_EVENTS: Duration = Duration::from_millis(2);
-/// Between two looks at connections that are to end.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Between two checks of connections that are to end.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(2);
 
 /// An interface that is open as an RNIC: one device in the sense of the verbs, with the objects of its
 /// clients and shards of its own. It stays so until [`Device::shutdown`], or until it is
@@ -36,11 +36,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct Device {
     core: Arc<Core>,
-    /// Handles what the shard tells, with a thread of its own.
-    teller: Mutex<Option<JoinHandle<()>>>,
+    /// Handles the shards' events, with threaded driving.
+    events: Mutex<Option<JoinHandle<()>>>,
     icmp: Mutex<Option<IcmpReader>>,
-    follower: Mutex<Option<RouteMonitor>>,
-    reaper: Mutex<Option<JoinHandle<()>>>,
+    route_monitor: Mutex<Option<RouteMonitor>>,
+    remover: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Device {
@@ -53,23 +53,23 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Arc<Self>, DeviceError> {
         let (limits, administrators) = (config.limits.clone(), config.administrators);
         let shared_prm = SharedPrm::new(limits, administrators);
-        shared_prm.set_interfaces(vec![(config.interface.clone(), None)]);
+        shared_prm.set_interfaces(vec![(config.interface.clone(), InterfaceState::Open)]);
         let core = Core::new(open::open(config, 0)?.start()?, Arc::new(shared_prm));
-        core.take_loopback_addresses();
+        core.interface.take_loopback_addresses();
         Self::start(Arc::new(core))
     }
 
     pub(crate) fn start(core: Arc<Core>) -> Result<Arc<Self>, DeviceError> {
-        let teller = if core.shards.are_threaded() {
+        let events = if core.shards.are_threaded() {
             let core = core.clone();
-            let tell = move || {
+            let handle = move || {
                 let bug = EndProcess("thread for events");
-                tell(&core);
+                handle_until_stopped(&core);
                 drop(bug);
             };
             let thread = Builder::new().name("rnic-events".to_owned());
             Some(
-                threads::spawn(thread, tell).map_err(|cause| DeviceError::Host {
+                threads::spawn(thread, handle).map_err(|cause| DeviceError::Host {
                     what: "a thread for events",
                     cause,
                 })?,
@@ -77,14 +77,17 @@ impl Device {
         } else {
             None
         };
-        let icmp = core.read_icmp().map_err(|cause| DeviceError::Host {
-            what: "a thread for ICMP errors",
-            cause,
-        })?;
-        let follower = match core.netlink {
+        let icmp = core
+            .served()
+            .read_icmp()
+            .map_err(|cause| DeviceError::Host {
+                what: "a thread for ICMP errors",
+                cause,
+            })?;
+        let route_monitor = match core.interface.netlink {
             Some(_) => {
                 Some(
-                    RouteMonitor::start(core.clone()).map_err(|cause| DeviceError::Host {
+                    RouteMonitor::start(core.served()).map_err(|cause| DeviceError::Host {
                         what: "a thread that follows routes and neighbours",
                         cause,
                     })?,
@@ -92,74 +95,43 @@ impl Device {
             }
             None => None,
         };
-        let reaper = core.start_reaper().map_err(|cause| DeviceError::Host {
-            what: "a thread that takes clients away",
+        let remover = core.start_remover().map_err(|cause| DeviceError::Host {
+            what: "a thread that removes clients",
             cause,
         })?;
         Ok(Arc::new(Self {
             core,
-            teller: Mutex::new(teller),
+            events: Mutex::new(events),
             icmp: Mutex::new(icmp),
-            follower: Mutex::new(follower),
-            reaper: Mutex::new(Some(reaper)),
+            route_monitor: Mutex::new(route_monitor),
+            remover: Mutex::new(Some(remover)),
         }))
     }
 
-    /// Takes a new client. Programs of the crate `rnic` do so by `Context::embedded`.
-    ///
-    /// # Errors
-    ///
-    /// `Limit` when there are as many as there may be, `ShuttingDown`.
-    #[doc(hidden)]
-    pub fn connect_client(
-        self: &Arc<Self>,
-        credentials: Credentials,
-    ) -> Result<ClientSession, Refusal> {
-        if self.core.is_closing() {
-            return Err(refuse::shutting_down());
-        }
-        let (grant, events) = {
-            let mut prm = self.core.prm();
-            (
-                prm.add_client(credentials)?,
-                events_max(&prm.limits().per_client),
-            )
-        };
-        let client = Arc::new(Client::new(*grant.client(), credentials, events));
-        self.core.add_client(client.clone());
-        let session = ClientSession::new(self.clone(), client);
-        // A shutdown that began meanwhile may have looked for clients before this one was there.
-        if self.core.is_closing() {
-            return Err(refuse::shutting_down());
-        }
-        log::debug!("client {} connected: {credentials}", session.client());
-        Ok(session)
-    }
-
-    /// Polls the shard once and handles what it tells, with `Runtime::Caller`; says whether there was
-    /// work. With a thread of its own it does nothing.
+    /// Polls the shard once and handles its events, with inline driving. Returns whether there was
+    /// work. With threaded driving it does nothing.
     pub fn drive(&self) -> bool {
         if self.core.shards.are_threaded() {
             return false;
         }
         let mut worked = self.core.shards.first().drive();
-        worked |= self.handle_told();
-        self.core.flush_events();
+        worked |= self.handle_events();
+        self.core.clients.flush_events();
         worked
     }
 
-    /// Handles what an inline shard has told.
+    /// Handles the events of an inline shard.
     #[inline]
-    pub(crate) fn handle_told(&self) -> bool {
-        // Part of each poll, of which most find nothing.
-        self.core.shards.first().has_told() && self.handle_all_told()
+    pub(crate) fn handle_events(&self) -> bool {
+        // Part of each poll, of which most find none.
+        self.core.shards.first().has_events() && self.handle_all_events()
     }
 
     #[inline(never)]
-    fn handle_all_told(&self) -> bool {
+    fn handle_all_events(&self) -> bool {
         let mut worked = false;
-        while let Ok(told) = self.core.shards.told().try_recv() {
-            self.core.handle(told);
+        while let Ok(message) = self.core.shards.events().try_recv() {
+            self.core.handle(message);
             worked = true;
         }
         worked
@@ -172,30 +144,12 @@ impl Device {
 
     /// The name of the interface.
     pub fn interface(&self) -> &str {
-        &self.core.config.interface
+        self.core.interface.name()
     }
 
     /// `native` or `generic`.
     pub fn xdp_mode(&self) -> &str {
-        &self.core.xdp_mode
-    }
-
-    /// Every counter of the device, in a fixed order.
-    ///
-    /// # Errors
-    ///
-    /// `ShuttingDown`.
-    pub fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
-        self.core.counters()
-    }
-
-    /// Everything that the device measures, in Prometheus's text format 0.0.4.
-    ///
-    /// # Errors
-    ///
-    /// `ShuttingDown`.
-    pub fn metrics(&self) -> Result<String, Refusal> {
-        metrics::of(&[&*self.core], &self.core.shared_prm().interfaces())
+        &self.core.interface.xdp_mode
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -209,24 +163,24 @@ impl Device {
         drain([self], |_| refuse::shutting_down(), patience, give_up)
     }
 
-    /// Has all connections end that have not begun to; says how many there are.
+    /// Has all connections end that have not begun to. Returns how many there are.
     fn end_connections(&self) -> usize {
         let mut left = 0;
-        for client in self.core.clients() {
+        for client in self.core.clients.all() {
             for (qp, state) in self.core.connected(client.id) {
                 left += 1;
                 if state == QpState::Rts {
                     let abort = false;
                     // It may have ended by itself meanwhile.
                     let disconnect = Command::Disconnect { qp, abort };
-                    let _ = self.core.shards.execute_for(qp, disconnect);
+                    let _ = self.core.shards.run(To::Qp(qp), disconnect);
                 }
             }
         }
         left
     }
 
-    /// Tells all clients, resets all connections, lets the resets leave, joins the device's
+    /// Sends all clients an event, resets all connections, lets the resets leave, joins the device's
     /// threads and closes the capture. Sessions that are still held refuse everything from now on.
     /// A second call finds nothing to do.
     ///
@@ -239,51 +193,52 @@ impl Device {
         self.close(&refuse::shutting_down());
     }
 
-    /// [`Self::shutdown`], of which clients are told this.
+    /// [`Self::shutdown`], with the reason that clients get.
     pub(crate) fn close(&self, why: &Refusal) {
-        if !self.core.begin_closing() {
+        if !self.core.interface.begin_closing() {
             return;
         }
-        for client in self.core.clients() {
-            client.condemn(why.code, &why.message);
-            self.tell_of_closing(&client, why);
-            // A client that does not listen is gone in a moment anyway.
+        for client in self.core.clients.all() {
+            client.evict(why.code, &why.message);
+            self.send_closing(&client, why);
+            // A client that takes no events is removed in a moment anyway.
             let _ = client.events.push(Event::SessionEnded(why.clone()));
-            self.core.take_away(&client);
-            client.hang_up();
+            self.core.remove_client(&client);
+            client.close_session();
         }
         if let Some(reader) = take(&self.icmp) {
             reader.stop();
         }
-        if let Some(follower) = take(&self.follower) {
-            follower.stop();
+        if let Some(monitor) = take(&self.route_monitor) {
+            monitor.stop();
         }
         // The capture ends with the shard, after the last reset has passed it.
         self.core.shards.stop(Patience {
-            quiet: self.core.config.flush_timeout,
-            linger: self.core.config.linger_max,
+            quiet: self.core.interface.config.flush_timeout,
+            linger: self.core.interface.config.linger_max,
         });
-        let teller = take(&self.teller);
-        if teller.is_some_and(|teller| teller.join().is_err()) {
+        let events = take(&self.events);
+        if events.is_some_and(|events| events.join().is_err()) {
             log::error!("the thread for events panicked");
         }
-        self.handle_told();
-        self.core.end_reaper();
-        if take(&self.reaper).is_some_and(|reaper| reaper.join().is_err()) {
-            log::error!("the thread that takes clients away panicked");
+        self.handle_events();
+        self.core.clients.end_evictions();
+        if take(&self.remover).is_some_and(|remover| remover.join().is_err()) {
+            log::error!("the thread that removes clients panicked");
         }
         let capture = self.core.captures().take_file();
         if let Some(capture) = capture {
             capture.close();
         }
         self.core
+            .interface
             .ports
             .with_claims(|claimed| drop(claimed.0.take()));
         log::info!("interface {} is closed", self.interface());
     }
 
-    /// Tells a client of each connection that is about to be reset.
-    fn tell_of_closing(&self, client: &Client, why: &Refusal) {
+    /// Sends a client an event for each connection that is about to be reset.
+    fn send_closing(&self, client: &Client, why: &Refusal) {
         for (qp, _) in self.core.connected(client.id) {
             let reason = DisconnectReason::ShuttingDown;
             let message = why.message.clone();
@@ -325,30 +280,30 @@ pub(crate) fn drain<'d>(
             return left;
         }
         if !worked {
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(DRAIN_INTERVAL);
         }
     }
 }
 
-fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    lock(place).take()
+fn take<T>(thread: &Mutex<Option<T>>) -> Option<T> {
+    lock(thread).take()
 }
 
-/// Handles what the shard tells until it has stopped.
-fn tell(core: &Arc<Core>) {
-    let told = core.shards.told();
+/// Handles the shards' events until they have stopped.
+fn handle_until_stopped(core: &Arc<Core>) {
+    let events = core.shards.events();
     let mut waiting = false;
     loop {
         let next = if waiting {
-            told.recv_timeout(RETRY_EVENTS)
+            events.recv_timeout(RETRY_EVENTS)
         } else {
-            told.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            events.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match next {
-            Ok(item) => core.handle(item),
+            Ok(message) => core.handle(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        waiting = core.flush_events();
+        waiting = core.clients.flush_events();
     }
 }

@@ -1,13 +1,13 @@
 //! Several interfaces that are open as RNICs in one process, each a device with a shard of its own, and
 //! one Privileged Resource Manager for all.
 //!
-//! As with the verbs, a client is of one device, and so is everything it has; a program that wants to
-//! use two is two clients. Limits are of all devices together. Connections from an address of one to an
-//! address of another are made within the process: both shards must run, so whoever drives one
+//! As with the verbs, a client is of one device, and so is everything it has; a program that uses two is two
+//! clients. Limits are of all devices together. Connections from an address of one to an
+//! address of another are made within the process: both shards must run, so a program that drives one
 //! ([`crate::Runtime::Caller`]) drives the other as well.
 //!
 //! Devices come and go with their interfaces ([`OnMissing::Wait`]): [`slots`] has what is to be open and
-//! what is, [`reopener`] makes them the same, by [`opening`].
+//! what is, [`reopener`] makes them the same, by [`opening`]; a reload is [`apply`].
 
 pub(crate) mod apply;
 mod check;
@@ -22,35 +22,35 @@ use rnic_host::missing_features;
 use rnic_ipc::control::{DeviceName, Refusal, RefusalCode};
 use rnic_prm::{Credentials, Prm};
 
-use crate::clients::shared_prm::SharedPrm;
+use crate::clients::shared_prm::{InterfaceState, Interfaces, SharedPrm};
 use crate::device::core::Core;
 use crate::device::drain;
 use crate::interface::internal;
 use crate::interface::open;
 use crate::observe::metrics;
 use crate::{Device, DeviceConfig, DeviceError, OnMissing, refuse};
-use reopener::Keeper;
+use reopener::Reopener;
 use slots::{Slot, Slots};
 
 /// The most interfaces of one process: connection requests' names have so many numbers of shards.
 const INTERFACES_MAX: usize = 256;
 /// How long a client waits for an interface that is being opened: longer than its old connections take to end.
 const OPENING_MAX: Duration = Duration::from_secs(8);
-/// Between two looks whether it is open.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Between two checks whether it is open.
+const OPENING_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The devices of one process, in a fixed order.
 #[derive(Clone, Debug)]
 pub struct Devices {
     pub(crate) slots: Arc<Slots>,
     /// None where interfaces are not waited for.
-    keeper: Option<Arc<Keeper>>,
+    reopener: Option<Arc<Reopener>>,
 }
 
 impl Devices {
     /// Opens interfaces of the calling thread's network namespace, all or none but for those that are waited
     /// for. The limits and administrators of the first hold for all of them together; the others' are not
-    /// looked at.
+    /// used.
     ///
     /// For a process that gives up privileges: `opened` is called when all that needs them is open
     /// ([`rnic_host::privileges::NEEDED`] are asked for later), and before any thread is started that
@@ -89,31 +89,34 @@ impl Devices {
         let mut cores = Vec::new();
         for opened in interfaces {
             let core = Arc::new(Core::new(opened.start()?, shared_prm.clone()));
-            internal::join(&core, &cores);
+            internal::join(
+                &core.served(),
+                cores.iter().map(|other: &Arc<Core>| other.served()),
+            );
             cores.push(core);
         }
-        let keeper = match on_missing {
+        let reopener = match on_missing {
             OnMissing::Fail => None,
             OnMissing::Wait => {
-                Some(Keeper::start().map_err(open::host("a thread that waits for interfaces"))?)
+                Some(Reopener::start().map_err(open::host("a thread that waits for interfaces"))?)
             }
         };
-        // The threads of the shards and of captures are there, and have given up all of their own; the keeper
+        // The threads of the shards and of captures are there, and have given up all of their own; the reopener
         // what it does not need.
         let opened = opened()?;
         for core in cores {
-            let shard = core.number;
+            let shard = core.interface.number;
             let device = Device::start(core)?;
             if let Some(slot) = slots.iter_mut().find(|slot| slot.shard == shard) {
                 slot.open(device);
             }
         }
         let slots = Arc::new(Slots::new(shared_prm, slots));
-        if let Some(keeper) = &keeper {
-            keeper.begin(slots.clone());
+        if let Some(reopener) = &reopener {
+            reopener.begin(slots.clone());
         }
-        let keeper = keeper.map(Arc::new);
-        Ok((Self { slots, keeper }, opened))
+        let reopener = reopener.map(Arc::new);
+        Ok((Self { slots, reopener }, opened))
     }
 
     /// Those that are open.
@@ -142,7 +145,7 @@ impl Devices {
     pub fn find(&self, wanted: Option<&DeviceName>) -> Result<Arc<Device>, Refusal> {
         let deadline = Instant::now() + OPENING_MAX;
         loop {
-            // In one look: what is opened between two would be in neither.
+            // Read once: a device that is opened between two reads would be in neither.
             let slots = self.slots.all();
             let mut open = slots.iter().filter_map(Slot::device);
             let found = match wanted {
@@ -156,7 +159,7 @@ impl Devices {
             if !awaited || Instant::now() >= deadline {
                 return Err(missing(wanted, &self.slots.shared_prm().interfaces()));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(OPENING_INTERVAL);
         }
     }
 
@@ -246,7 +249,7 @@ impl Devices {
             ));
         };
         let shard = slot.shard;
-        let keeper = self.keeper.as_ref().ok_or_else(|| {
+        let reopener = self.reopener.as_ref().ok_or_else(|| {
             refuse::refusal(
                 RefusalCode::WrongState,
                 &format!(
@@ -255,7 +258,7 @@ impl Devices {
                 ),
             )
         })?;
-        let done = keeper.run(move |slots| opening::reopen_now(slots, shard, patience));
+        let done = reopener.run(move |slots| opening::reopen_now(slots, shard, patience));
         let refused = |error: DeviceError| refuse::refusal(RefusalCode::Host, &error.to_string());
         done.ok_or_else(refuse::shutting_down)?.map_err(refused)
     }
@@ -277,28 +280,28 @@ impl Devices {
         if configs.is_empty() {
             return Ok(Vec::new());
         }
-        let told = |message: &str| vec![message.to_owned()];
-        let keeper = self.keeper.as_ref().ok_or_else(|| {
-            told(
+        let fault = |message: &str| vec![message.to_owned()];
+        let reopener = self.reopener.as_ref().ok_or_else(|| {
+            fault(
                 "other interfaces asked, but the RNIC was started without waiting for interfaces, and has given up \
                  what opening them needs: start it again",
             )
         })?;
-        let opened = keeper.run(move |slots| opening::open_more(slots, configs));
-        opened.ok_or_else(|| told(&refuse::shutting_down().message))?
+        let opened = reopener.run(move |slots| opening::open_more(slots, configs));
+        opened.ok_or_else(|| fault(&refuse::shutting_down().message))?
     }
 
     fn stop_waiting(&self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.stop();
+        if let Some(reopener) = &self.reopener {
+            reopener.stop();
         }
     }
 }
 
 /// Why no open device is meant.
-fn missing(wanted: Option<&DeviceName>, interfaces: &[(String, Option<String>)]) -> Refusal {
+fn missing(wanted: Option<&DeviceName>, interfaces: &Interfaces) -> Refusal {
     let all = interfaces.iter();
-    let waiting = all.filter_map(|(name, why)| Some((name.as_str(), why.as_deref()?)));
+    let waiting = all.filter_map(|(name, state)| Some((name.as_str(), state.why_not_open()?)));
     let named = match wanted {
         // None is open: the first that is to be.
         None => waiting.clone().next(),
@@ -319,8 +322,10 @@ fn missing(wanted: Option<&DeviceName>, interfaces: &[(String, Option<String>)])
             (code, format!("the device of {wanted}"))
         }
     };
-    let is_open = |(name, why): &'_ (String, Option<String>)| why.is_none().then(|| name.clone());
-    let open: Vec<_> = interfaces.iter().filter_map(is_open).collect();
+    let open = interfaces
+        .iter()
+        .filter(|(_, state)| *state == InterfaceState::Open);
+    let open: Vec<_> = open.map(|(name, _)| name.as_str()).collect();
     let waiting: Vec<_> = waiting.map(|(name, _)| name).collect();
     let known = match open.is_empty() {
         true => "none".to_owned(),
@@ -341,8 +346,11 @@ fn is_meant(device: &Device, wanted: &DeviceName) -> bool {
     let core = device.core();
     match wanted {
         DeviceName::Interface(name) => device.interface() == name,
-        DeviceName::Address(address) => core.addresses().is_ok_and(|found| found.contains(address)),
-        DeviceName::Toward(remote) => core.leads_to(*remote),
+        DeviceName::Address(address) => core
+            .interface
+            .addresses()
+            .is_ok_and(|found| found.contains(address)),
+        DeviceName::Toward(remote) => core.interface.leads_to(*remote),
     }
 }
 

@@ -34,6 +34,8 @@ pub use capture::pcapng;
 pub use clients::audit::TARGET as AUDIT;
 pub use config::cores::{Cores, ParseCoresError};
 pub use config::dedicated_queues::{DedicatedQueues, ParseDedicatedQueuesError};
+pub use config::host_ipsec::{HostIpsec, ParseHostIpsecError};
+pub use config::vlan::VlanConfig;
 pub use config::{
     DeviceConfig, LoopbackUse, OnMissing, ParseShardCountError, Polling, Runtime, ShardCount,
     XdpMode,
@@ -42,8 +44,6 @@ pub use device::Device;
 pub use devices::Devices;
 pub use devices::apply::Reconfiguring;
 pub use error::DeviceError;
-pub use interface::ipsec::{HostIpsec, ParseHostIpsecError};
-pub use interface::paths::VlanConfig;
 pub use observe::metrics::{MetricKind, metric_names};
 pub use refuse::bounded;
 pub use requests::ClientSession;

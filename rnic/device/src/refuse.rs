@@ -5,8 +5,6 @@ pub(crate) use rnic_host::refused as host;
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, MpaOptions, PRIVATE_DATA_MAX, Refusal, RefusalCode};
 use rnic_ipc::ring::RingError;
 
-use crate::runtime::driver::Stopped;
-
 /// Bytes of private data that MPA revision 2 takes for itself (RFC 6581 section 4.1).
 const ENHANCED_WORDS: usize = 4;
 /// Bytes of a refusal's message.
@@ -53,10 +51,6 @@ pub(crate) fn waited_for(interface: &str, why: &str) -> Refusal {
         RefusalCode::Host,
         &format!("the RNIC waits for interface {interface}, and opens it by itself then: {why}"),
     )
-}
-
-pub(crate) fn stopped(_: Stopped) -> Refusal {
-    shutting_down()
 }
 
 pub(crate) fn command(error: CommandError) -> Refusal {

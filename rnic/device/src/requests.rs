@@ -1,7 +1,7 @@
-//! A client of the device, and what becomes of its requests.
+//! A client of the device, and its requests.
 //!
-//! Every request asks the PRM first. What it grants is then done: in shared memory, at the shard,
-//! at the host; and the PRM is told how it ended.
+//! Every request asks the PRM first. What it grants is then done, in shared memory, by the shards and at the host, and
+//! the PRM gets the result.
 
 mod capture;
 mod connect;
@@ -27,15 +27,17 @@ use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
+use rnic_prm::Credentials;
 use rustix::net::Shutdown;
 
 use crate::clients::audit;
-use crate::clients::client::{Client, Turn};
+use crate::clients::client::{Client, SessionState};
+use crate::clients::events::events_max;
 use crate::device::core::Core;
 use crate::observe::counters;
 use crate::{Device, Limits, Quota, refuse};
 
-/// A client of the device. Dropping it takes away everything the client has: listeners are closed,
+/// A client of the device. Dropping it removes everything the client has: listeners are closed,
 /// connections reset, regions revoked.
 #[derive(Debug)]
 pub struct ClientSession {
@@ -46,8 +48,42 @@ pub struct ClientSession {
 /// A granted request's answer, with the descriptors that go with it.
 type Granted = Result<(Response, Vec<OwnedFd>), Refusal>;
 
+impl Device {
+    /// Takes a new client. Programs of the crate `rnic` do so by `Context::embedded`.
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when there are as many as there may be, `ShuttingDown`.
+    #[doc(hidden)]
+    pub fn connect_client(
+        self: &Arc<Self>,
+        credentials: Credentials,
+    ) -> Result<ClientSession, Refusal> {
+        let core = self.core();
+        if core.interface.is_closing() {
+            return Err(refuse::shutting_down());
+        }
+        let (grant, events) = {
+            let mut prm = core.prm();
+            (
+                prm.add_client(credentials)?,
+                events_max(&prm.limits().per_client),
+            )
+        };
+        let client = Arc::new(Client::new(*grant.client(), credentials, events));
+        core.clients.add(client.clone());
+        let session = ClientSession::new(self.clone(), client);
+        // A shutdown that began meanwhile may have removed all clients before this one was there.
+        if core.interface.is_closing() {
+            return Err(refuse::shutting_down());
+        }
+        log::debug!("client {} connected: {credentials}", session.client());
+        Ok(session)
+    }
+}
+
 impl ClientSession {
-    pub(crate) fn new(device: Arc<Device>, client: Arc<Client>) -> Self {
+    fn new(device: Arc<Device>, client: Arc<Client>) -> Self {
         Self { device, client }
     }
 
@@ -65,8 +101,8 @@ impl ClientSession {
     /// waits for a neighbour keeps no other client waiting. `fds` came beside the request, the
     /// returned ones go beside the reply. The first request must be [`Request::Hello`].
     pub fn request(&self, request: Request, fds: Vec<OwnedFd>) -> (Reply, Vec<OwnedFd>) {
-        // They are closed after the client's turn: that may take as long as the client likes.
-        match self.told(self.grant(request, &fds)) {
+        // They are closed after the request: that may take as long as the client likes.
+        match self.finish_request(self.grant(request, &fds)) {
             Ok((response, fds)) => (Ok(response), fds),
             Err(refusal) => (Err(refusal), Vec::new()),
         }
@@ -84,24 +120,24 @@ impl ClientSession {
         access: Access,
         memory: Arc<SharedMemory>,
     ) -> Reply {
-        let registered = self.turn().and_then(|mut turn| {
-            greeted(&turn)?;
-            self.register_own(&mut turn, (pd, stream, access), memory)
+        let registered = self.lock_session().and_then(|mut state| {
+            check_hello(&state)?;
+            self.register_own(&mut state, (pd, stream, access), memory)
         });
-        self.told(registered)
+        self.finish_request(registered)
     }
 
     /// Has the shard send what was just posted to a queue pair of this client's, if the shard runs only
-    /// in [`Device::drive`] and has nothing else to do; says whether it took it. If not, the doorbell is
+    /// in [`Device::drive`] and has nothing else to do. Returns whether it took it; if not, the doorbell is
     /// to be rung.
     pub fn transmit_posted(&self, qp: QpNum) -> bool {
         let shards = &self.core().shards;
         shards.first().transmit_posted(self.client.id, qp)
     }
 
-    /// What the request brought about is handled; a refusal is counted and as long as may be.
-    fn told<T>(&self, granted: Result<T, Refusal>) -> Result<T, Refusal> {
-        self.device.handle_told();
+    /// Handles the events that a request caused. A refusal is logged, counted, and cut to what a message takes.
+    fn finish_request<T>(&self, granted: Result<T, Refusal>) -> Result<T, Refusal> {
+        self.device.handle_events();
         granted.map_err(|refusal| {
             audit::log_refusal(&self.client, &refusal);
             self.client.count_refusal();
@@ -110,28 +146,27 @@ impl ClientSession {
         })
     }
 
-    /// `hang_up` is called once, from another thread, with the reason, when the device takes the client away by
-    /// itself. That is when the client broke the rules of its rings or did not read its events, or when the
+    /// `on_removal` is called once, from another thread, with the reason, when the device evicts the client. That is when the client broke the rules of its rings or did not read its events, or when the
     /// device shuts down. It is called at once when that has happened already.
-    pub fn on_removal(&self, hang_up: Box<dyn FnOnce(&str) + Send>) {
-        self.client.on_removal(hang_up);
+    pub fn on_removal(&self, on_removal: Box<dyn FnOnce(&str) + Send>) {
+        self.client.on_removal(on_removal);
     }
 
-    /// Waits for the client's turn, as long as it has any.
-    fn turn(&self) -> Result<MutexGuard<'_, Turn>, Refusal> {
-        let turn = self.client.turn();
-        if let Some(refusal) = self.client.condemned() {
+    /// Waits until no other request of the client is carried out. Refuses when it was evicted, or the device closes.
+    fn lock_session(&self) -> Result<MutexGuard<'_, SessionState>, Refusal> {
+        let state = self.client.lock_session();
+        if let Some(refusal) = self.client.evicted() {
             return Err(refusal.clone());
         }
-        if self.core().is_closing() {
+        if self.core().interface.is_closing() {
             return Err(refuse::shutting_down());
         }
-        Ok(turn)
+        Ok(state)
     }
 
     fn grant(&self, request: Request, fds: &[OwnedFd]) -> Granted {
-        let mut turn = self.turn()?;
-        self.seal_rings(&mut turn)?;
+        let mut state = self.lock_session()?;
+        self.seal_rings(&mut state)?;
         let begins = matches!(
             request,
             Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
@@ -139,7 +174,7 @@ impl ClientSession {
         if begins && let Some(why) = self.core().draining() {
             return Err(why.clone());
         }
-        if begins && self.core().is_gone() {
+        if begins && self.core().interface.is_gone() {
             return Err(refuse::interface_gone(self.device.interface()));
         }
         let wanted = usize::from(matches!(
@@ -150,30 +185,30 @@ impl ClientSession {
             return Err(refuse::descriptors(wanted, fds.len()));
         }
         match request {
-            Request::Hello { .. } if turn.greeted => {
+            Request::Hello { .. } if state.has_hello => {
                 return Err(refuse::refusal(
                     RefusalCode::WrongState,
                     "a second Hello came: one is enough",
                 ));
             }
             Request::Hello { .. } => {}
-            _ => greeted(&turn)?,
+            _ => check_hello(&state)?,
         }
         let shared_prm = self.core().shared_prm();
         self.core().prm().check_limits(self.id(), &request)?;
-        let _room = shared_prm.room_for(&request)?;
-        self.carry_out(&mut turn, request, fds)
+        let _admitted = shared_prm.admit(&request)?;
+        self.carry_out(&mut state, request, fds)
     }
 
     /// The client has mapped what it was given by the request before this one.
-    fn seal_rings(&self, turn: &mut Turn) -> Result<(), Refusal> {
-        let sealed = turn.rings.seal().map_err(|error| {
+    fn seal_rings(&self, state: &mut SessionState) -> Result<(), Refusal> {
+        let sealed = state.rings.seal().map_err(|error| {
             refuse::refusal(
                 RefusalCode::BadMemory,
                 &format!("the memory of a ring that this client was given: {error}"),
             )
         });
-        let doorbells = turn.rings.doorbells.take();
+        let doorbells = state.rings.doorbells.take();
         let known = sealed.and_then(|()| match doorbells {
             None => Ok(()),
             Some(doorbells) => {
@@ -185,16 +220,17 @@ impl ClientSession {
                 added.map(|_| ())
             }
         });
-        // Without its rings it would wait for ever for what nobody looks at.
+        // Without its rings it would wait for ever for work that no shard takes.
         known.inspect_err(|refusal| {
             self.core()
-                .condemn(&self.client, refusal.code, &refusal.message);
+                .clients
+                .evict(&self.client, refusal.code, &refusal.message);
         })
     }
 
-    fn carry_out(&self, turn: &mut Turn, request: Request, fds: &[OwnedFd]) -> Granted {
+    fn carry_out(&self, state: &mut SessionState, request: Request, fds: &[OwnedFd]) -> Granted {
         match request {
-            Request::Hello { version } => self.hello(turn, version),
+            Request::Hello { version } => self.hello(state, version),
             Request::QueryDevice => plain(self.query_device()),
             Request::AllocPd => plain(self.core().prm().alloc_pd(self.id()).map(Response::Pd)),
             Request::DeallocPd { pd } => done(self.core().prm().dealloc_pd(self.id(), pd)),
@@ -219,7 +255,7 @@ impl ClientSession {
                     length,
                     adopted,
                 };
-                plain(self.register_memory(turn, &wanted, fds))
+                plain(self.register_memory(state, &wanted, fds))
             }
             Request::RegisterRemote {
                 pd,
@@ -237,17 +273,17 @@ impl ClientSession {
                     length,
                     adopted: false,
                 };
-                plain(self.register_remote(turn, &wanted, fds))
+                plain(self.register_remote(state, &wanted, fds))
             }
             Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
-            Request::DeregisterMemory { stag } => done(self.deregister_memory(turn, stag)),
-            Request::CreateCq { depth } => self.create_cq(turn, depth),
-            Request::ResizeCq { cq, depth } => self.resize_cq(turn, cq, depth),
+            Request::DeregisterMemory { stag } => done(self.deregister_memory(state, stag)),
+            Request::CreateCq { depth } => self.create_cq(state, depth),
+            Request::ResizeCq { cq, depth } => self.resize_cq(state, cq, depth),
             Request::DestroyCq { cq } => done(self.destroy_cq(cq)),
-            Request::CreateSrq { pd, depth, max_sge } => self.create_srq(turn, pd, depth, max_sge),
+            Request::CreateSrq { pd, depth, max_sge } => self.create_srq(state, pd, depth, max_sge),
             Request::ArmSrq { srq, limit } => done(self.arm_srq(srq, limit)),
             Request::DestroySrq { srq } => done(self.destroy_srq(srq)),
-            Request::CreateQp(attributes) => self.create_qp(turn, attributes),
+            Request::CreateQp(attributes) => self.create_qp(state, attributes),
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
@@ -296,8 +332,8 @@ impl ClientSession {
                 plain(self.inspect(what, after).map(Response::Inspected))
             }
             Request::Order(order) => done(self.order(order)),
-            Request::StartCapture(filter) => self.start_capture(turn, filter),
-            Request::StopCapture => done(self.stop_capture(turn)),
+            Request::StartCapture(filter) => self.start_capture(state, filter),
+            Request::StopCapture => done(self.stop_capture(state)),
             Request::ListDevices => plain(Ok(Response::Devices(self.core().shared_prm().open()))),
             Request::ListInterfaces => plain(Ok(Response::Interfaces(
                 self.core().shared_prm().interfaces_for_clients(),
@@ -318,7 +354,7 @@ impl ClientSession {
         }
     }
 
-    fn hello(&self, turn: &mut Turn, version: u32) -> Granted {
+    fn hello(&self, state: &mut SessionState, version: u32) -> Granted {
         if version != PROTOCOL_VERSION {
             return Err(refuse::refusal(
                 RefusalCode::Version,
@@ -338,8 +374,8 @@ impl ClientSession {
         let (doorbells, memory) = rings.map_err(refuse::ring)?;
         let (events, theirs) =
             Channel::pair().map_err(|error| refuse::host("a socket pair for events", error))?;
-        // Descriptors that the client sent there would be closed by whoever drops our end, which
-        // may take as long as the client likes.
+        // Descriptors that the client sent there would be closed by the thread that drops our end, which may take as
+        // long as the client likes.
         rustix::net::shutdown(&events, Shutdown::Read)
             .map_err(|errno| refuse::host("an event socket of one way", errno))?;
         let mut kicks = Vec::with_capacity(shards.count());
@@ -352,10 +388,10 @@ impl ClientSession {
             kicks.push(kick.into_fd());
         }
         let client = self.id();
-        let memory = share(turn, memory)?;
-        turn.rings.doorbells = Some(doorbells);
+        let memory = share(state, memory)?;
+        state.rings.doorbells = Some(doorbells);
         self.client.events.open(events);
-        turn.greeted = true;
+        state.has_hello = true;
         let mut fds = vec![theirs.into_fd(), memory];
         fds.append(&mut kicks);
         Ok((
@@ -371,8 +407,9 @@ impl ClientSession {
 
     fn query_device(&self) -> Result<Response, Refusal> {
         let core = self.core();
-        let interface = core.interface();
+        let interface = core.interface.interface();
         let mut addresses = core
+            .interface
             .addresses()
             .map_err(|error| refuse::host("the interface's addresses", error))?;
         addresses.truncate(ADDRESSES_MAX);
@@ -380,14 +417,14 @@ impl ClientSession {
             let prm = core.prm();
             (prm.limits().clone(), prm.quota(self.id()).cloned())
         };
-        let link_up = Link::of(core.netlink.as_ref(), &interface) == Link::Up;
+        let link_up = Link::of(core.interface.netlink.as_ref(), &interface) == Link::Up;
         let link_mbits = link_state::mbits(&interface.name);
         Ok(Response::Device(DeviceInfo {
             interface: interface.name,
-            xdp_mode: core.xdp_mode.clone(),
+            xdp_mode: core.interface.xdp_mode.clone(),
             addresses,
             mtu: interface.defaults.mtu,
-            queues: core.queues(),
+            queues: core.interface.queues(),
             max_sge: limits.sges,
             max_inline: limits.inline_bytes,
             max_queue_depth: limits.queue_depth,
@@ -409,7 +446,7 @@ impl ClientSession {
 
 impl Drop for ClientSession {
     fn drop(&mut self) {
-        self.core().take_away(&self.client);
+        self.core().remove_client(&self.client);
         log::debug!("client {} is gone", self.client.id);
     }
 }
@@ -429,14 +466,14 @@ fn client_limits(limits: &Limits, one: &Quota) -> ClientLimits {
 }
 
 /// Notes that a ring is the client's to map, and gives its descriptor back.
-fn share(turn: &mut Turn, memory: OwnedFd) -> Result<OwnedFd, Refusal> {
-    let shared = turn.rings.share(memory);
+fn share(state: &mut SessionState, memory: OwnedFd) -> Result<OwnedFd, Refusal> {
+    let shared = state.rings.share(memory);
     shared.map_err(|error| refuse::host("a descriptor of a ring", error))
 }
 
-/// That Hello was said.
-fn greeted(turn: &Turn) -> Result<(), Refusal> {
-    if turn.greeted {
+/// That Hello came.
+fn check_hello(state: &SessionState) -> Result<(), Refusal> {
+    if state.has_hello {
         return Ok(());
     }
     Err(refuse::refusal(

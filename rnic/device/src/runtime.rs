@@ -19,12 +19,12 @@ use rnic_ipc::id::{ConnRequestId, QpNum};
 
 use crate::Polling;
 use crate::refuse;
-use crate::runtime::driver::{Done, Driver, Patience, Stopped, Told};
+use crate::runtime::driver::{Done, Driver, Patience, ShardMessage, Stopped};
 use crate::sync::lock;
 
 pub(crate) use placement::Placement;
+pub(crate) use watch::WATCH_INTERVAL;
 use watch::Watch;
-pub(crate) use watch::{LOOK, thread_name};
 
 /// The number of the first shard. It has what is in no other: connections within this host, and shared receive queues
 /// with their queue pairs.
@@ -33,24 +33,35 @@ pub(crate) const FIRST: usize = 0;
 /// The result of a command.
 pub(crate) type Executed = Result<(Answer, Stamp), Refusal>;
 
+/// The shard that a command is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum To {
+    /// The one of this number.
+    Shard(usize),
+    /// The one that has this queue pair.
+    Qp(QpNum),
+    /// The one that has this connection request.
+    Request(ConnRequestId),
+}
+
 /// The shards of a device.
 #[derive(Debug)]
 pub(crate) struct Shards {
     /// At least one.
     drivers: Box<[Driver]>,
-    told: Receiver<Told>,
+    events: Receiver<ShardMessage>,
     placement: Mutex<Placement>,
     watch: Watch,
 }
 
 impl Shards {
-    /// Those that these run; what they tell comes by `told`.
-    pub(crate) fn new(drivers: Vec<Driver>, told: Receiver<Told>) -> Self {
+    /// The shards that these run. `events`: their events.
+    pub(crate) fn new(drivers: Vec<Driver>, events: Receiver<ShardMessage>) -> Self {
         Self {
             placement: Mutex::new(Placement::new(drivers.len())),
             watch: Watch::new(drivers.len()),
             drivers: drivers.into(),
-            told,
+            events,
         }
     }
 
@@ -75,16 +86,16 @@ impl Shards {
         lock(&self.placement)
     }
 
-    /// Looks whether the threads of all go on, and logs when one does not.
-    pub(crate) fn look(&self, interface: &str) {
+    /// Checks that the threads of all make progress, and logs when one does not. Once per [`WATCH_INTERVAL`].
+    pub(crate) fn watch(&self, interface: &str) {
         if self.are_threaded() {
             let beats = self.drivers.iter().map(Driver::beat);
             self.watch
-                .look(beats, |shard, news| news.log(interface, shard));
+                .check(beats, |shard, change| change.log(interface, shard));
         }
     }
 
-    /// How many stand still.
+    /// How many make no progress.
     pub(crate) fn stalled(&self) -> u32 {
         self.watch.stalled()
     }
@@ -94,33 +105,31 @@ impl Shards {
         self.first().is_threaded()
     }
 
-    /// What they told. Ends when all have stopped.
-    pub(crate) fn told(&self) -> &Receiver<Told> {
-        &self.told
+    /// Their events. The channel ends when all have stopped.
+    pub(crate) fn events(&self) -> &Receiver<ShardMessage> {
+        &self.events
     }
 
-    /// Has the shard of this number carry out a command that was granted.
-    pub(crate) fn execute(&self, shard: usize, command: Command) -> Executed {
-        let driver = self.drivers.get(shard).ok_or(Stopped);
+    /// Has one shard carry out a command that was granted.
+    pub(crate) fn run(&self, to: To, command: Command) -> Executed {
+        let driver = self.drivers.get(self.shard_of(to)).ok_or(Stopped);
         executed(driver.and_then(|driver| driver.execute(command)))
     }
 
-    /// Has the shard of a queue pair carry out a command about it.
-    pub(crate) fn execute_for(&self, qp: QpNum, command: Command) -> Executed {
-        let shard = self.placement().shard_of(qp);
-        self.execute(shard, command)
+    /// Has one shard carry out a command without waiting; it may be lost when too many wait.
+    pub(crate) fn post(&self, to: To, command: Command) {
+        if let Some(driver) = self.drivers.get(self.shard_of(to)) {
+            driver.post(command);
+        }
     }
 
     /// Has all shards carry out a command that `make` makes for each: the results, by the shards' numbers.
-    pub(crate) fn execute_all(&self, make: impl FnMut() -> Command) -> Vec<Executed> {
-        self.execute_each(std::iter::repeat_with(make))
+    pub(crate) fn run_all(&self, make: impl FnMut() -> Command) -> Vec<Executed> {
+        self.run_each(std::iter::repeat_with(make))
     }
 
     /// Has each shard carry out its own of these commands, by the shards' numbers.
-    pub(crate) fn execute_each(
-        &self,
-        commands: impl IntoIterator<Item = Command>,
-    ) -> Vec<Executed> {
+    pub(crate) fn run_each(&self, commands: impl IntoIterator<Item = Command>) -> Vec<Executed> {
         let both = self.drivers.iter().zip(commands);
         let given: Vec<_> = both
             .map(|(driver, command)| driver.begin(command))
@@ -140,9 +149,9 @@ impl Shards {
         }
     }
 
-    /// As [`Self::execute_all`], where there is nothing to hear of but the first refusal.
+    /// As [`Self::run_all`], for commands of which only the first refusal matters.
     pub(crate) fn all_do(&self, make: impl FnMut() -> Command) -> Result<(), Refusal> {
-        let results = self.execute_all(make);
+        let results = self.run_all(make);
         results.into_iter().try_for_each(|done| done.map(|_| ()))
     }
 
@@ -155,7 +164,7 @@ impl Shards {
     ) -> Result<Vec<Stamp>, Refusal> {
         let mut stamps = Vec::with_capacity(self.count());
         let mut refused = None;
-        for done in self.execute_each(commands) {
+        for done in self.run_each(commands) {
             match done {
                 Ok((_, stamp)) => stamps.push(stamp),
                 Err(refusal) => refused = refused.or(Some(refusal)),
@@ -166,7 +175,7 @@ impl Shards {
         };
         for stamp in stamps {
             // One that has stopped has nothing left to undo.
-            let _ = self.execute(stamp.shard.into(), undo());
+            let _ = self.run(To::Shard(stamp.shard.into()), undo());
         }
         Err(refusal)
     }
@@ -177,10 +186,16 @@ impl Shards {
         taken.fold(true, |all, taken| all & taken)
     }
 
-    /// The number of the shard that has a connection request.
-    pub(crate) fn shard_of_request(&self, request: ConnRequestId) -> usize {
-        let moved = self.placement().moved_request(request);
-        moved.unwrap_or_else(|| shard_of(request).min(self.count() - 1))
+    /// The number of the shard that has an object.
+    pub(crate) fn shard_of(&self, to: To) -> usize {
+        match to {
+            To::Shard(shard) => shard,
+            To::Qp(qp) => self.placement().shard_of(qp),
+            To::Request(request) => {
+                let moved = self.placement().moved_request(request);
+                moved.unwrap_or_else(|| shard_of(request).min(self.count() - 1))
+            }
+        }
     }
 
     /// Brings a connection request and a queue pair that is Idle together; the number of the shard that then has both.
@@ -195,8 +210,8 @@ impl Shards {
         qp: QpNum,
     ) -> Result<usize, Refusal> {
         let (from, to) = (
-            self.shard_of_request(request),
-            self.placement().shard_of(qp),
+            self.shard_of(To::Request(request)),
+            self.shard_of(To::Qp(qp)),
         );
         if from == to || !self.placement().is_pinned(qp) {
             self.bring(qp, from)?;
@@ -207,14 +222,14 @@ impl Shards {
             request,
             to: to as u8,
         };
-        let (Answer::Request(taken), _) = self.execute(from, take)? else {
+        let (Answer::Request(taken), _) = self.run(To::Shard(from), take)? else {
             return Err(refuse::host(
                 "a connection request's move",
                 "another answer came",
             ));
         };
         self.placement().request_moved(request, to);
-        self.execute(to, Command::PutRequest(taken))?;
+        self.run(To::Shard(to), Command::PutRequest(taken))?;
         Ok(to)
     }
 
@@ -237,19 +252,29 @@ impl Shards {
                 ),
             ));
         }
-        let (Answer::Qp(taken), _) = self.execute(from, Command::TakeQp { qp })? else {
+        let (Answer::Qp(taken), _) = self.run(To::Shard(from), Command::TakeQp { qp })? else {
             return Err(refuse::host("a queue pair's move", "another answer came"));
         };
         // Before the other shard looks for what was posted (`rnic_ipc::ring::QpShard`).
         self.placement().moved(qp, to);
-        self.execute(to, Command::PutQp(taken)).map(|_| ())
+        self.run(To::Shard(to), Command::PutQp(taken)).map(|_| ())
+    }
+
+    /// Has the shard of a queue pair forget it, and the others that it is one of its domain's streams.
+    pub(crate) fn remove_qp(&self, qp: QpNum) -> Result<(), Refusal> {
+        let removed = self.run(To::Qp(qp), Command::RemoveQp { qp });
+        let removed_from = self.placement().removed(qp);
+        if let Some((shard, pd)) = removed_from {
+            self.others_do(shard, || Command::RemoveStream { pd, qp });
+        }
+        removed.map(|_| ())
     }
 
     /// What the shards' threads do from now on while they have nothing to do.
     pub(crate) fn set_polling(&self, polling: Polling) -> Result<(), Refusal> {
         let mut drivers = self.drivers.iter();
         let set = drivers.try_for_each(|driver| driver.set_polling(polling));
-        set.map_err(refuse::stopped)
+        set.map_err(|Stopped| refuse::shutting_down())
     }
 
     /// Lets all poll until they are quiet and no peer waits for them, `patience` at most, and ends them.
@@ -264,10 +289,17 @@ impl Shards {
 }
 
 fn executed(done: Done) -> Executed {
-    let (answer, stamp) = done.map_err(refuse::stopped)?;
+    let (answer, stamp) = done.map_err(|Stopped| refuse::shutting_down())?;
     answer
         .map(|answer| (answer, stamp))
         .map_err(refuse::command)
+}
+
+/// The shard's own tables differ from the PRM's: a bug, or the shard has ended.
+pub(crate) fn log_refusal<T>(what: &str, result: Result<T, Refusal>) {
+    if let Err(refusal) = result {
+        log::debug!("{what} can't be changed: {refusal}");
+    }
 }
 
 /// Connections of all shards in one order: each shard's own numbers, in a range for each.

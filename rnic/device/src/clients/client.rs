@@ -18,8 +18,8 @@ use crate::sync::lock;
 /// Bytes of a program's name (the kernel's TASK_COMM_LEN, less its end).
 const PROGRAM_MAX: usize = 15;
 
-/// Called once when the device takes a client away by itself; with the reason.
-pub(crate) type HangUp = Box<dyn FnOnce(&str) + Send>;
+/// Called once when the device evicts a client; with the reason.
+pub(crate) type OnRemoval = Box<dyn FnOnce(&str) + Send>;
 
 /// A client of the device.
 pub(crate) struct Client {
@@ -29,37 +29,36 @@ pub(crate) struct Client {
     pub(crate) program: String,
     /// Its requests that were refused.
     refused: AtomicU64,
-    /// Where its events go.
+    /// Takes its events.
     pub(crate) events: EventQueue,
-    /// Held while a request of the client is carried out, so that they come one after the other,
-    /// and while its objects are taken away.
-    turn: Mutex<Turn>,
-    /// Why the device took it away.
-    condemned: OnceLock<Refusal>,
-    hang_up: Mutex<Option<HangUp>>,
+    /// MemoryHandle while a request of the client is carried out, so that they come one after the other,
+    /// and while its objects are removed.
+    state: Mutex<SessionState>,
+    /// Why the device evicted it.
+    evicted: OnceLock<Refusal>,
+    on_removal: Mutex<Option<OnRemoval>>,
 }
 
-/// A mapping or a descriptor, kept.
-pub(crate) type Held = Arc<dyn std::fmt::Debug + Send + Sync>;
+/// The mapping or the descriptor by which a region's memory is reached.
+pub(crate) type MemoryHandle = Arc<dyn std::fmt::Debug + Send + Sync>;
 
 /// The client's state that changes from request to request.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
-    /// It said Hello.
-    pub(crate) greeted: bool,
-    /// Its objects are gone.
-    pub(crate) gone: bool,
-    /// What the memory of its regions is reached by, by STag, so that it is let go by the thread that
-    /// deregisters and not by the shard.
-    pub(crate) memory: HashMap<u32, Held>,
+pub(crate) struct SessionState {
+    /// Hello came.
+    pub(crate) has_hello: bool,
+    /// Its objects are removed.
+    pub(crate) removed: bool,
+    /// The memory of its regions, by STag, so that the thread that deregisters releases it and not the shard.
+    pub(crate) memory: HashMap<u32, MemoryHandle>,
     /// Rings that it was given by its last request: those of an RNIC's own memory that it maps.
     pub(crate) rings: NewRings,
     /// The capture that it asked for.
     pub(crate) capture: Option<LiveCapture>,
 }
 
-/// Rings that the client has yet to map. Then they are sealed, so that nobody can punch holes into
-/// them: the client's next request says that it has. Until then no shard looks into them.
+/// Rings that the client has yet to map. Its next request shows that it has: then they are sealed, so that no holes
+/// can be punched into them. Until then no shard reads them.
 #[derive(Debug, Default)]
 pub(crate) struct NewRings {
     unsealed: Vec<OwnedFd>,
@@ -93,9 +92,9 @@ impl Client {
             program: program(credentials.pid),
             refused: AtomicU64::new(0),
             events: EventQueue::new(events_max),
-            turn: Mutex::new(Turn::default()),
-            condemned: OnceLock::new(),
-            hang_up: Mutex::new(None),
+            state: Mutex::new(SessionState::default()),
+            evicted: OnceLock::new(),
+            on_removal: Mutex::new(None),
         }
     }
 
@@ -109,14 +108,14 @@ impl Client {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Waits for the client's turn.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, Turn> {
-        lock(&self.turn)
+    /// Waits until no other request of the client is carried out.
+    pub(crate) fn lock_session(&self) -> MutexGuard<'_, SessionState> {
+        lock(&self.state)
     }
 
-    /// Marks the client as one to take away; `true` for the first reason.
-    pub(crate) fn condemn(&self, code: RefusalCode, reason: &str) -> bool {
-        self.condemned
+    /// Marks the client as evicted; `true` for the first reason.
+    pub(crate) fn evict(&self, code: RefusalCode, reason: &str) -> bool {
+        self.evicted
             .set(Refusal {
                 code,
                 message: reason.to_owned(),
@@ -124,25 +123,26 @@ impl Client {
             .is_ok()
     }
 
-    /// Why the client was taken away.
-    pub(crate) fn condemned(&self) -> Option<&Refusal> {
-        self.condemned.get()
+    /// Why the client was evicted, if it was.
+    pub(crate) fn evicted(&self) -> Option<&Refusal> {
+        self.evicted.get()
     }
 
-    pub(crate) fn on_removal(&self, hang_up: HangUp) {
-        *lock(&self.hang_up) = Some(hang_up);
-        // Whoever condemned the client before this line found nobody to tell.
-        self.hang_up();
+    /// Has `on_removal` called when the client is evicted.
+    pub(crate) fn on_removal(&self, on_removal: OnRemoval) {
+        *lock(&self.on_removal) = Some(on_removal);
+        // An eviction before this line found no function to call.
+        self.close_session();
     }
 
-    /// Tells who holds the session, if the client was condemned.
-    pub(crate) fn hang_up(&self) {
-        let Some(refusal) = self.condemned() else {
+    /// Calls the function of [`Self::on_removal`], if the client was evicted.
+    pub(crate) fn close_session(&self) {
+        let Some(refusal) = self.evicted() else {
             return;
         };
-        let hang_up = lock(&self.hang_up).take();
-        if let Some(hang_up) = hang_up {
-            hang_up(&refusal.message);
+        let on_removal = lock(&self.on_removal).take();
+        if let Some(on_removal) = on_removal {
+            on_removal(&refusal.message);
         }
     }
 }
@@ -156,9 +156,8 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// The name of a process, as the kernel has it: 15 bytes of the program's own choice, of which
-/// nothing is left that a terminal or a log could take for something else. It says nothing that
-/// rights could depend on.
+/// The name of a process, as the kernel has it: 15 bytes of the program's own choice, without
+/// characters that a terminal or a log could take for something else. No right depends on it.
 fn program(pid: u32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let shown = |byte: &u8| match byte {

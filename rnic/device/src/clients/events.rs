@@ -1,17 +1,19 @@
-//! Events on their way to one client: its socket, and a bounded queue behind it.
+//! Events for one client: its socket, and a bounded queue for what the socket does not take yet.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rnic_ipc::control::Event;
 use rnic_ipc::id::ConnRequestId;
 use rnic_ipc::transport::{Channel, TransportError};
 use rnic_prm::{Quota, Resource};
 
-/// Events of a client's own doing that may wait behind a full socket, beside those that others cause.
+use crate::sync::lock;
+
+/// Events that a client's own requests cause and that may wait for a full socket, beside those that peers cause.
 const OWN_EVENTS: usize = 1024;
 
-/// Where a client's events go. Never blocks.
+/// Takes a client's events. Never blocks.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     most: usize,
@@ -36,8 +38,8 @@ pub(crate) fn events_max(held: &Quota) -> usize {
         .saturating_add(of(Resource::CompletionQueues))
 }
 
-/// Whether an event is one of those that are bounded here. Peers' requests are bounded by the limit of
-/// those that wait for an answer, and that one is gone is said only of those that the client was told of.
+/// Whether an event is one of those that are bounded here. Peers' requests are bounded by the limit of those that wait
+/// for an answer, as is the event that one is gone.
 fn is_counted(event: &Event) -> bool {
     !matches!(
         event,
@@ -60,7 +62,7 @@ pub(crate) enum Undeliverable {
 }
 
 impl EventQueue {
-    /// For at most so many events behind a full socket.
+    /// `most`: events that may wait for a full socket.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
@@ -73,7 +75,7 @@ impl EventQueue {
         self.lock().channel = Some(channel);
     }
 
-    /// Sends an event, or keeps it for [`EventQueue::flush`]. That a request is gone takes back that it
+    /// Sends an event, or keeps it for [`EventQueue::flush`]. That a request is gone takes back the event that it
     /// came, if that still waits: else peers that ask and go away would fill the queue.
     pub(crate) fn push(&self, event: Event) -> Result<(), Undeliverable> {
         let mut inner = self.lock();
@@ -104,12 +106,12 @@ impl EventQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 
 impl Inner {
-    /// Takes a request back that the client was not told of; whether it was there.
+    /// Removes the event of a request that was not sent yet. Returns whether there was one.
     fn take_back(&mut self, gone: ConnRequestId) -> bool {
         let is_it = |event: &Event| matches!(event, Event::ConnectRequest { request, .. } if *request == gone);
         let found = self.waiting.iter().position(is_it);

@@ -1,10 +1,10 @@
-//! Whether the process has memory for one more object, before anything is done for it.
+//! The budget of memory: a request that makes an object is admitted if the process has memory for it.
 //!
 //! Where it has not (a limit of addresses or of data, a cgroup's limit) the request is refused, and
-//! what there is goes on. The heap's reserve ([`heap`]) is for what can't be refused. So of requests that
+//! existing objects go on. The heap's reserve ([`heap`]) is for what can't be refused. So of requests that
 //! take much at most one is carried out at a time. Once the reserve was used none is, until it could be taken
-//! again. A cgroup's limit gives no warning, its processes are killed; so room for all
-//! that may still be charged has to be there.
+//! again. A cgroup's limit gives no warning, its processes are killed; so there must be memory for all
+//! that may still be charged.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,23 +26,23 @@ const BYTES_PER_TABLE_BYTE: u64 = 512;
 /// up. A table is in one piece.
 const PENDING_BYTES: usize = 256;
 
-/// What is known of the process's memory.
+/// The process's memory.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct MemoryBudget {
     groups: Groups,
-    /// The last request found none.
-    short: AtomicBool,
+    /// The last request found no memory.
+    exhausted: AtomicBool,
     /// Requests that were refused.
     refused: AtomicU64,
 }
 
 /// Held while a request that takes much is carried out.
-pub(crate) type Alone = Option<MutexGuard<'static, ()>>;
+pub(crate) type Exclusive = Option<MutexGuard<'static, ()>>;
 
 /// What a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
-    /// Next to nothing, or nothing that it does not give back.
+enum Cost {
+    /// Next to nothing, or only what it gives back.
     Nothing,
     /// A few hundred bytes of tables, or what only an administrator may ask for.
     Little,
@@ -50,7 +50,7 @@ enum Takes {
     Much { heap: usize },
 }
 
-impl Takes {
+impl Cost {
     /// Of one that is above the limit of a queue's depth nothing: it is refused for that.
     fn of(request: &Request, queue_depth: u32) -> Self {
         match request {
@@ -76,7 +76,7 @@ impl Takes {
     }
 }
 
-impl Room {
+impl MemoryBudget {
     /// For a process that is in its cgroups already.
     pub(crate) fn new() -> Self {
         Self {
@@ -85,20 +85,20 @@ impl Room {
         }
     }
 
-    /// That there is memory for what is asked. What is returned is to be held until it is done.
-    pub(crate) fn check(
+    /// Admits a request if there is memory for it. The result is to be held until it is done.
+    pub(crate) fn admit(
         &self,
         request: &Request,
         queue_depth: u32,
         prm: impl FnOnce() -> u64,
-    ) -> Result<Alone, Refusal> {
-        let takes = Takes::of(request, queue_depth);
+    ) -> Result<Exclusive, Refusal> {
+        let cost = Cost::of(request, queue_depth);
         // An embedded program's memory is its own.
-        if takes == Takes::Nothing || !heap::is_kept() {
+        if cost == Cost::Nothing || !heap::is_kept() {
             return Ok(None);
         }
-        let (alone, heap) = match takes {
-            Takes::Much { heap } => (Some(heap::take_large()), heap),
+        let (exclusive, heap) = match cost {
+            Cost::Much { heap } => (Some(heap::take_large()), heap),
             _ => (None, 0),
         };
         let found = if !heap::keep_reserves() || !heap::has(heap) {
@@ -111,14 +111,14 @@ impl Room {
         };
         match found {
             Ok(()) => {
-                if self.short.swap(false, Ordering::Relaxed) {
+                if self.exhausted.swap(false, Ordering::Relaxed) {
                     log::info!("there is memory again: requests are carried out");
                 }
-                Ok(alone)
+                Ok(exclusive)
             }
             Err(why) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
-                if !self.short.swap(true, Ordering::Relaxed) {
+                if !self.exhausted.swap(true, Ordering::Relaxed) {
                     log::warn!("memory is short, requests that need memory are refused: {why}");
                 }
                 Err(refuse::refusal(
@@ -139,8 +139,8 @@ impl Room {
 }
 
 /// Bytes that may still be charged to the process for what clients have: pages of their rings that
-/// nobody has touched, and page tables of registered memory.
-pub(crate) fn to_come(prm: &Prm) -> u64 {
+/// were not touched yet, and page tables of registered memory.
+pub(crate) fn uncharged(prm: &Prm) -> u64 {
     let rings = prm.ring_entries().saturating_mul(SLOT_SIZE as u64);
     let tables = prm.held_of(Resource::RegisteredBytes) / BYTES_PER_TABLE_BYTE;
     rings.saturating_add(tables)

@@ -73,7 +73,7 @@ impl Devices {
                 .for_each(|device| device.shutdown());
             return Err(faults);
         }
-        for gone in self.take_over(configs, more) {
+        for gone in self.apply_to_slots(configs, more) {
             let Some(device) = gone.any_device() else {
                 continue;
             };
@@ -89,7 +89,7 @@ impl Devices {
     }
 
     /// Has these configurations hold, and these slots beside those there are; gives those that are named no more.
-    fn take_over(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
+    fn apply_to_slots(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
         let devices: Vec<_> = self.slots.change(|all| {
             let mut rest: Vec<Slot> = std::mem::take(all).into_iter().chain(more).collect();
             for config in configs {
@@ -110,23 +110,23 @@ impl Devices {
             let Some(device) = slot.device() else {
                 continue;
             };
-            device.core().renew(&slot.config);
+            device.core().apply(&slot.config);
         }
         devices
     }
 }
 
 impl Core {
-    /// Has it follow what may change while it is open.
-    pub(crate) fn renew(&self, config: &DeviceConfig) {
-        self.renew_peer_rules();
+    /// Applies what may change while a device is open.
+    pub(crate) fn apply(&self, config: &DeviceConfig) {
+        self.apply_peer_rules();
         // One that stops meanwhile needs no settings.
-        if let Err(refusal) = self.reconfigure(config) {
+        if let Err(refusal) = self.apply_to_shards(config) {
             log::debug!("{}: {refusal}", config.interface);
         }
     }
 
-    fn reconfigure(&self, config: &DeviceConfig) -> Result<(), Refusal> {
+    fn apply_to_shards(&self, config: &DeviceConfig) -> Result<(), Refusal> {
         let timeouts = Timeouts {
             user_timeout: config.user_timeout,
             keepalive: config.keepalive,

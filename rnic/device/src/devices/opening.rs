@@ -18,7 +18,7 @@ use crate::runtime::driver::Patience;
 use crate::{Device, DeviceConfig, DeviceError, refuse};
 
 /// Between two tries to open an interface that is ready, and can't be opened.
-pub(super) const AGAIN: Duration = Duration::from_secs(5);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Opens interfaces that are no slots yet, all or none; those that are not ready are waited for.
 ///
@@ -87,14 +87,14 @@ pub(super) fn open_again(slots: &Slots, slot: &Slot, netlink: &Netlink) -> Resul
             });
             match wanted {
                 // A reload may have changed it while it was being opened.
-                Some(config) => device.core().renew(&config),
+                Some(config) => device.core().apply(&config),
                 None => device.shutdown(),
             }
             Ok(())
         }
         Err(error) => {
             slots.change_one(slot.shard, |slot| {
-                slot.again = (!error.is_absence()).then(|| Instant::now() + AGAIN);
+                slot.again = (!error.is_absence()).then(|| Instant::now() + RETRY_INTERVAL);
                 slot.wait_for(&error.to_string());
             });
             Err(error)
@@ -146,9 +146,12 @@ fn start(
     config: DeviceConfig,
     shard: u8,
 ) -> Result<Arc<Device>, DeviceError> {
-    let parts = open::open(config, shard)?.start()?;
-    let core = Arc::new(Core::new(parts, slots.shared_prm().clone()));
-    internal::join(&core, others.iter().map(|other| other.core()));
+    let started = open::open(config, shard)?.start()?;
+    let core = Arc::new(Core::new(started, slots.shared_prm().clone()));
+    internal::join(
+        &core.served(),
+        others.iter().map(|other| other.core().served()),
+    );
     let failed = |cause| DeviceError::Host {
         what: "threads of an interface",
         cause,

@@ -1,11 +1,10 @@
 //! Opens interfaces that were not ready, and those that were taken away and are back.
 //!
 //! A thread of its own, because opening asks of the kernel what the rest of the process gives up
-//! ([`privileges::TO_OPEN`]). It takes no words from clients or peers.
+//! ([`privileges::TO_OPEN`]). It takes no input from clients or peers.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,20 +16,20 @@ use rnic_host::{Interface, Netlink};
 use rnic_ipc::threads;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::opening::{self, AGAIN};
+use super::opening::{self, RETRY_INTERVAL};
 use super::slots::{Slot, Slots};
 use crate::Device;
 use crate::device::core::Core;
 use crate::sync::lock;
 
-/// Between a change and the look at it: changes come in swarms.
+/// Between a change and the reaction to it: changes come in bursts.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Work that waits for the thread; beyond it, who has more waits.
+/// Work that waits for the thread; beyond it, the thread that has more waits.
 const WORK_MAX: usize = 16;
 
 /// The thread. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Reopener {
     inbox: Sender<Message>,
     waker: Arc<OwnedFd>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -44,7 +43,7 @@ enum Message {
     Stop,
 }
 
-impl Keeper {
+impl Reopener {
     /// Starts the thread, in the calling thread's network namespace and with its privileges. It does nothing
     /// yet.
     ///
@@ -75,7 +74,7 @@ impl Keeper {
 
     /// Has it keep these from now on.
     pub(super) fn begin(&self, slots: Arc<Slots>) {
-        self.tell(Message::Keep(slots));
+        self.send(Message::Keep(slots));
     }
 
     /// Has the thread do this, with the privileges that it has, and waits for it. None: it has ended.
@@ -84,8 +83,8 @@ impl Keeper {
         work: impl FnOnce(&Slots) -> T + Send + 'static,
     ) -> Option<T> {
         let (reply, done) = crossbeam::channel::bounded(1);
-        self.tell(Message::Work(Box::new(move |slots| {
-            // Who asked waits for it.
+        self.send(Message::Work(Box::new(move |slots| {
+            // The thread that asked waits for it.
             let _ = reply.send(work(slots));
         })));
         done.recv().ok()
@@ -96,13 +95,13 @@ impl Keeper {
         let Some(thread) = lock(&self.thread).take() else {
             return;
         };
-        self.tell(Message::Stop);
+        self.send(Message::Stop);
         if thread.join().is_err() {
             log::error!("the thread that opens interfaces panicked");
         }
     }
 
-    fn tell(&self, message: Message) {
+    fn send(&self, message: Message) {
         // One that has ended does nothing more.
         let _ = self.inbox.send(message);
         // A full counter wakes it as well.
@@ -110,7 +109,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Reopener {
     fn drop(&mut self) {
         self.stop();
     }
@@ -118,7 +117,7 @@ impl Drop for Keeper {
 
 fn run(slots: &Slots, messages: &Receiver<Message>, changes: &Changes, waker: &OwnedFd) {
     loop {
-        let again = look(slots);
+        let again = update(slots);
         loop {
             match messages.try_recv() {
                 Ok(Message::Work(work)) => work(slots),
@@ -131,9 +130,9 @@ fn run(slots: &Slots, messages: &Receiver<Message>, changes: &Changes, waker: &O
         wait(waker, Some(changes), patience);
         wait(waker, None, Some(GATHERING));
         let mut count = [0; 8];
-        // EAGAIN: nobody woke it.
+        // ERETRY_INTERVAL: nobody woke it.
         let _ = rustix::io::read(waker, &mut count);
-        // Whatever it is: the present state is looked at.
+        // What changed does not matter: the present state is read.
         let _ = changes.take(&[]);
     }
 }
@@ -143,39 +142,40 @@ fn wait(waker: &OwnedFd, changes: Option<&Changes>, patience: Option<Duration>) 
     let mut fds = vec![PollFd::new(waker, PollFlags::IN)];
     fds.extend(changes.map(|changes| PollFd::new(changes, PollFlags::IN)));
     let patience = patience.and_then(|patience| patience.try_into().ok());
-    // EINTR: a look that finds nothing does no harm.
+    // EINTR: an update that finds nothing does no harm.
     let _ = rustix::event::poll(&mut fds, patience.as_ref());
 }
 
-/// Opens what is ready, and sees what is gone; says when to look again by itself.
-fn look(slots: &Slots) -> Option<Instant> {
+/// Opens what is ready, and finds what is gone. Returns when to do so again even if nothing changes.
+fn update(slots: &Slots) -> Option<Instant> {
     let netlink = match Netlink::open() {
         Ok(netlink) => netlink,
         Err(error) => {
-            log::warn!("interfaces can't be looked at: {error}");
-            return Some(Instant::now() + AGAIN);
+            log::warn!("interfaces can't be looked up: {error}");
+            return Some(Instant::now() + RETRY_INTERVAL);
         }
     };
     let again = slots.all().into_iter().map(|slot| {
         let why = match slot.device() {
             None => None,
             Some(device) => match state(device.core(), &netlink) {
-                // The kernel does not tell of channels.
+                // The kernel does not report channels.
                 State::Good => {
                     return device
                         .core()
+                        .interface
                         .members
                         .is_some()
-                        .then(|| Instant::now() + AGAIN);
+                        .then(|| Instant::now() + RETRY_INTERVAL);
                 }
-                State::Outgrown if device.core().clients().is_empty() => {
+                State::Outgrown if device.core().clients.are_none() => {
                     let reopened = opening::reopen(slots, slot.shard, &netlink, Duration::ZERO);
-                    return reopened.is_err().then(|| Instant::now() + AGAIN);
+                    return reopened.is_err().then(|| Instant::now() + RETRY_INTERVAL);
                 }
-                State::Outgrown => return Some(Instant::now() + AGAIN),
+                State::Outgrown => return Some(Instant::now() + RETRY_INTERVAL),
                 State::Unserved(queues) => {
                     reopen_for(slots, &slot, device, queues, &netlink);
-                    return Some(Instant::now() + AGAIN);
+                    return Some(Instant::now() + RETRY_INTERVAL);
                 }
                 State::Gone(why) => Some(why),
             },
@@ -196,13 +196,14 @@ fn look(slots: &Slots) -> Option<Instant> {
 /// Opens an interface again that has as many queues which are not served, when no client is there. Once: where that
 /// leads to as many, it would do so again.
 fn reopen_for(slots: &Slots, slot: &Slot, device: &Device, unserved: u32, netlink: &Netlink) {
-    if slot.reopened_for == unserved || !device.core().clients().is_empty() {
+    if slot.reopened_for == unserved || !device.core().clients.are_none() {
         return;
     }
     slots.change_one(slot.shard, |slot| slot.reopened_for = unserved);
     if let Err(error) = opening::reopen(slots, slot.shard, netlink, Duration::ZERO) {
         log::warn!(
-            "for its {unserved} RX queues more, an interface was to be opened again: {error}"
+            "interface {} has {unserved} RX queues that are not served, and can't be opened again for them: {error}",
+            slot.config.interface
         );
     }
 }
@@ -219,26 +220,28 @@ enum State {
 }
 
 fn state(core: &Core, netlink: &Netlink) -> State {
-    if core.netlink.is_none() {
+    if core.interface.netlink.is_none() {
         return State::Good;
     }
-    let known = core.interface();
+    let known = core.interface.interface();
     let why = match Interface::find(netlink, &known.name) {
         Ok(found) if found.index != known.index => {
             "it was taken away, and another is there".to_owned()
         }
-        Err(error) if core.is_gone() || matches!(error, HostError::UnknownInterface { .. }) => {
+        Err(error)
+            if core.interface.is_gone() || matches!(error, HostError::UnknownInterface { .. }) =>
+        {
             error.to_string()
         }
-        Ok(found) if core.outgrown_by(&found) => return State::Outgrown,
-        // Down, or the kernel does not tell.
+        Ok(found) if core.interface.outgrown_by(&found) => return State::Outgrown,
+        // Down, or the kernel does not answer.
         Ok(_) | Err(_) => {
-            return match core.unserved_queues.load(Ordering::Acquire) {
+            return match core.interface.unserved_queues() {
                 0 => State::Good,
                 queues => State::Unserved(queues),
             };
         }
     };
-    core.interface_gone();
+    core.served().interface_gone();
     State::Gone(why)
 }

@@ -3,12 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::clients::shared_prm::SharedPrm;
+use crate::clients::shared_prm::{InterfaceState, SharedPrm};
 use crate::sync::lock;
 use crate::{Device, DeviceConfig};
-
-/// Why an interface is not open that will be in a moment.
-pub(crate) const BEING_OPENED: &str = "it is being opened";
 
 /// One interface.
 #[derive(Clone, Debug)]
@@ -29,8 +26,17 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug)]
 enum State {
     Open(Arc<Device>),
-    /// Not open; why, and the device whose interface was taken away, until another is opened.
-    Waiting(String, Option<Arc<Device>>),
+    /// Not open; the reason, and the device whose interface was taken away, until another is opened.
+    NotOpen(NotOpen, Option<Arc<Device>>),
+}
+
+/// Why an interface is not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NotOpen {
+    /// It will be in a moment.
+    Opening,
+    /// It is waited for, for this reason.
+    Waiting(String),
 }
 
 impl Slot {
@@ -39,7 +45,7 @@ impl Slot {
         Self {
             config,
             shard,
-            state: State::Waiting(BEING_OPENED.to_owned(), None),
+            state: State::NotOpen(NotOpen::Opening, None),
             was_open: false,
             reopened_for: 0,
             again: None,
@@ -53,37 +59,45 @@ impl Slot {
         self.again = None;
     }
 
-    /// It is not open for this reason. What is new is logged.
+    /// It is not open for this reason. A new one is logged.
     pub(crate) fn wait_for(&mut self, why: &str) {
-        let known = matches!(&self.state, State::Waiting(known, _) if known == why);
-        if why == BEING_OPENED {
-            log::info!("interface {} is being opened again", self.config.interface);
-        } else if !known {
+        let waiting = NotOpen::Waiting(why.to_owned());
+        if !matches!(&self.state, State::NotOpen(known, _) if *known == waiting) {
             log::warn!("waiting for interface {}: {why}", self.config.interface);
         }
-        let device = match std::mem::replace(&mut self.state, State::Waiting(why.to_owned(), None))
-        {
-            State::Open(device) => Some(device),
-            State::Waiting(_, gone) => gone,
-        };
-        self.state = State::Waiting(why.to_owned(), device);
+        self.close(waiting);
     }
 
     /// It is open no more, and will be in a moment.
     pub(crate) fn begin_opening(&mut self) {
-        self.wait_for(BEING_OPENED);
+        log::info!("interface {} is being opened again", self.config.interface);
+        self.close(NotOpen::Opening);
+    }
+
+    fn close(&mut self, why: NotOpen) {
+        let device = self.any_device().cloned();
+        self.state = State::NotOpen(why, device);
     }
 
     /// Whether it will be open in a moment.
     pub(crate) fn is_being_opened(&self) -> bool {
-        matches!(&self.state, State::Waiting(why, _) if why == BEING_OPENED)
+        matches!(&self.state, State::NotOpen(NotOpen::Opening, _))
+    }
+
+    /// What clients learn of it.
+    fn interface_state(&self) -> InterfaceState {
+        match &self.state {
+            State::Open(_) => InterfaceState::Open,
+            State::NotOpen(NotOpen::Opening, _) => InterfaceState::Opening,
+            State::NotOpen(NotOpen::Waiting(why), _) => InterfaceState::Waiting(why.clone()),
+        }
     }
 
     /// The device, if it is open.
     pub(crate) fn device(&self) -> Option<&Arc<Device>> {
         match &self.state {
             State::Open(device) => Some(device),
-            State::Waiting(..) => None,
+            State::NotOpen(..) => None,
         }
     }
 
@@ -91,7 +105,7 @@ impl Slot {
     pub(crate) fn any_device(&self) -> Option<&Arc<Device>> {
         match &self.state {
             State::Open(device) => Some(device),
-            State::Waiting(_, gone) => gone.as_ref(),
+            State::NotOpen(_, gone) => gone.as_ref(),
         }
     }
 
@@ -99,7 +113,7 @@ impl Slot {
     pub(crate) fn take_gone(&mut self) -> Option<Arc<Device>> {
         match &mut self.state {
             State::Open(_) => None,
-            State::Waiting(_, gone) => gone.take(),
+            State::NotOpen(_, gone) => gone.take(),
         }
     }
 
@@ -153,7 +167,7 @@ impl Slots {
         self.all().into_iter().find(|slot| slot.shard == shard)
     }
 
-    /// Changes some of them. What clients are told of interfaces changes with them.
+    /// Changes some of them, and what clients learn of interfaces.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Vec<Slot>) -> T) -> T {
         let mut all = lock(&self.all);
         let result = change(&mut all);
@@ -161,19 +175,15 @@ impl Slots {
             .iter()
             .filter_map(Slot::device)
             .map(|device| device.core());
-        // Whoever has them keeps them until it is closed, and its connections between them.
-        if !cores.clone().any(|core| core.has_loopback_addresses())
+        // The device that has them keeps them, and its connections between them, until it is closed.
+        if !cores
+            .clone()
+            .any(|core| core.interface.has_loopback_addresses())
             && let Some(first) = cores.next()
         {
-            first.take_loopback_addresses();
+            first.interface.take_loopback_addresses();
         }
-        let state = |slot: &Slot| {
-            let why = match &slot.state {
-                State::Open(_) => None,
-                State::Waiting(why, _) => Some(why.clone()),
-            };
-            (slot.config.interface.clone(), why)
-        };
+        let state = |slot: &Slot| (slot.config.interface.clone(), slot.interface_state());
         let interfaces = all.iter().map(state).collect();
         self.shared_prm.set_interfaces(interfaces);
         result

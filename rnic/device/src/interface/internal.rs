@@ -11,9 +11,9 @@ use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, PathDefaults};
 use rnic_xsk::InternalEnd;
 
-use crate::device::core::Core;
-use crate::interface::paths::Route;
-use crate::runtime::FIRST;
+use super::paths::PathToPeer;
+use super::{OpenInterface, Served};
+use crate::runtime::{FIRST, To};
 use crate::sync::lock;
 use crate::{LoopbackUse, refuse};
 
@@ -24,13 +24,13 @@ const LINK_FRAMES: u32 = 1024;
 
 /// The device that an internal link leads to.
 #[derive(Debug)]
-pub(crate) struct Joined(Weak<Core>);
+pub(super) struct Joined(Weak<OpenInterface>);
 
 impl Joined {
     /// The device, if it is still open.
-    fn device(&self) -> Option<Arc<Core>> {
+    fn device(&self) -> Option<Arc<OpenInterface>> {
         let device = self.0.upgrade();
-        device.filter(|core| !core.is_gone() && !core.is_closing())
+        device.filter(|interface| !interface.is_gone() && !interface.is_closing())
     }
 }
 
@@ -45,25 +45,25 @@ fn free_link(leads: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
 
 /// Joins a device with others that are open, as far as they serve this host's addresses beside an interface's
 /// peers. Only one thread at a time may join devices.
-pub(crate) fn join<'o>(core: &Arc<Core>, others: impl IntoIterator<Item = &'o Arc<Core>>) {
-    let name = &core.config.interface;
-    let serves = |core: &Core| core.config.loopback == LoopbackUse::Beside;
+pub(crate) fn join(one: &Served, others: impl IntoIterator<Item = Served>) {
+    let name = one.interface.name();
+    let serves = |one: &Served| one.interface.config.loopback == LoopbackUse::Beside;
     let mut beyond = Vec::new();
     for other in others {
-        if !serves(core) || !serves(other) {
+        if !serves(one) || !serves(&other) {
             continue;
         }
-        match (core.free_link(), other.free_link()) {
+        match (one.interface.free_link(), other.interface.free_link()) {
             (Some(link), Some(others)) => {
-                if let Err(refusal) = connect(core, link, other, others) {
-                    let other = &other.config.interface;
+                if let Err(refusal) = connect((one, link), (&other, others)) {
+                    let other = other.interface.name();
                     log::warn!(
                         "interfaces {name} and {other}: addresses of one are not connected with those of the other, \
                          until one of them is opened again: {refusal}"
                     );
                 }
             }
-            _ => beyond.push(other.config.interface.as_str()),
+            _ => beyond.push(other.interface.name().to_owned()),
         }
     }
     if !beyond.is_empty() {
@@ -76,21 +76,22 @@ pub(crate) fn join<'o>(core: &Arc<Core>, others: impl IntoIterator<Item = &'o Ar
 }
 
 /// Joins two devices by a link that has this number at the first, and that one at the second.
-fn connect(a: &Arc<Core>, link_a: usize, b: &Arc<Core>, link_b: usize) -> Result<(), Refusal> {
-    let pair = InternalEnd::pair([a.frame_bytes, b.frame_bytes], LINK_FRAMES);
+fn connect((a, link_a): (&Served, usize), (b, link_b): (&Served, usize)) -> Result<(), Refusal> {
+    let bytes = [a.interface.frame_bytes, b.interface.frame_bytes];
+    let pair = InternalEnd::pair(bytes, LINK_FRAMES);
     let (end_a, end_b) = pair.map_err(|error| {
         let message = format!("an eventfd for an internal link asked: {error}");
         refuse::refusal(RefusalCode::Host, &message)
     })?;
-    for (core, link, end) in [(a, link_a, end_a), (b, link_b, end_b)] {
+    for (one, link, end) in [(a, link_a, end_a), (b, link_b, end_b)] {
         // The end of a link that leads nowhere any more comes back, and is dropped here.
-        core.shards
-            .execute(FIRST, Command::SetInternalLink { link, end })?;
+        let set = Command::SetInternalLink { link, end };
+        one.shards.run(To::Shard(FIRST), set)?;
     }
     // Only now: a connection needs both ends.
-    for (core, link, other) in [(a, link_a, b), (b, link_b, a)] {
-        let joined = Joined(Arc::downgrade(other));
-        let mut links = lock(&core.internal);
+    for (one, link, other) in [(a, link_a, b), (b, link_b, a)] {
+        let joined = Joined(Arc::downgrade(&other.interface));
+        let mut links = lock(&one.interface.internal);
         match links.get_mut(link) {
             Some(before) => *before = joined,
             None => links.push(joined),
@@ -99,18 +100,18 @@ fn connect(a: &Arc<Core>, link_a: usize, b: &Arc<Core>, link_b: usize) -> Result
     Ok(())
 }
 
-impl Core {
-    /// The way to an address of a device that this one is joined with, from `local` if that is asked for.
+impl OpenInterface {
+    /// The path to an address of a device that this one is joined with, from `local` if that is asked for.
     /// `None` when `remote` is no such address.
     ///
     /// # Errors
     ///
     /// `AddressNotLocal` when `local` is not this device's, `Unreachable` when it has none of the family.
-    pub(crate) fn internal_way(
+    pub(crate) fn internal_path(
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
-    ) -> Option<Result<Route, Refusal>> {
+    ) -> Option<Result<PathToPeer, Refusal>> {
         if is_of_one_link(remote) {
             return None;
         }
@@ -118,26 +119,26 @@ impl Core {
         let mut others = others.into_iter().enumerate();
         let (link, other) = others
             .find_map(|(link, other)| Some((link, other.filter(|other| other.has(remote))?)))?;
-        Some(self.way_by(link, &other, remote, local))
+        Some(self.path_by(link, &other, remote, local))
     }
 
-    fn way_by(
+    fn path_by(
         &self,
         link: usize,
-        other: &Core,
+        other: &OpenInterface,
         remote: IpAddr,
         local: Option<IpAddr>,
-    ) -> Result<Route, Refusal> {
+    ) -> Result<PathToPeer, Refusal> {
         let local = match local {
             Some(local) => local,
             None => self.address_toward(remote)?,
         };
         if local.is_loopback() || local.is_ipv4() != remote.is_ipv4() {
-            return Err(self.no_way(remote, &format!("not from {local}")));
+            return Err(self.no_path(remote, &format!("not from {local}")));
         }
         let scope = self.home(local)?;
         let mtu = untagged_mtu(self.frame_bytes.min(other.frame_bytes));
-        Ok(Route {
+        Ok(PathToPeer {
             local,
             path: Path {
                 src_mac: self.interface().mac,
@@ -171,10 +172,10 @@ impl Core {
         let all = self.interface_addresses().unwrap_or_default();
         let fits = |it: &IpAddr| it.is_ipv4() == remote.is_ipv4() && !is_of_one_link(*it);
         let found = all.into_iter().find(fits);
-        found.ok_or_else(|| self.no_way(remote, "it has no address of that family"))
+        found.ok_or_else(|| self.no_path(remote, "it has no address of that family"))
     }
 
-    fn no_way(&self, remote: IpAddr, why: &str) -> Refusal {
+    fn no_path(&self, remote: IpAddr, why: &str) -> Refusal {
         let name = &self.config.interface;
         refuse::refusal(
             RefusalCode::Unreachable,

@@ -5,73 +5,11 @@ use rnic_engine::command::Command;
 use rnic_host::xfrm;
 use rnic_net::IpsecPolicies;
 
-use crate::device::core::{Core, log_refusal};
+use super::Served;
+use crate::HostIpsec;
+use crate::runtime::log_refusal;
 
-/// Policies that the log names, and a check; of more there is the number.
-const NAMED: usize = 8;
-
-/// What the host's IPsec policies are for an RNIC, which has no ESP of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostIpsec {
-    /// What they block or want protected is neither sent nor taken.
-    #[default]
-    Refuse,
-    /// Nothing: frames go in clear. The log warns of it.
-    Ignore,
-}
-
-/// What [`HostIpsec`] is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give refuse or ignore")]
-pub struct ParseHostIpsecError;
-
-impl std::str::FromStr for HostIpsec {
-    type Err = ParseHostIpsecError;
-
-    fn from_str(text: &str) -> Result<Self, ParseHostIpsecError> {
-        match text {
-            "refuse" => Ok(Self::Refuse),
-            "ignore" => Ok(Self::Ignore),
-            _ => Err(ParseHostIpsecError),
-        }
-    }
-}
-
-impl std::fmt::Display for HostIpsec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Refuse => "refuse",
-            Self::Ignore => "ignore",
-        })
-    }
-}
-
-impl HostIpsec {
-    /// What these policies come to, for people; nothing where they forbid nothing.
-    pub(crate) fn explain(self, interface: &str, policies: &IpsecPolicies) -> Option<String> {
-        if policies.forbid_nothing() {
-            return None;
-        }
-        let all = policies.forbidding().count();
-        let named: Vec<_> = policies.forbidding().take(NAMED).collect();
-        let more = match all - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let named = named.join("; ");
-        let what = match self {
-            Self::Refuse => "what they select is neither sent nor taken (host_ipsec)",
-            Self::Ignore => {
-                "they are ignored, and what they select goes in clear (host_ipsec = \"ignore\")"
-            }
-        };
-        Some(format!(
-            "interface {interface}: the host's IPsec forbids clear traffic by {named}{more}: {what}"
-        ))
-    }
-}
-
-/// What a device has read last.
+/// The policies that a device read last.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedIpsec {
     last: IpsecPolicies,
@@ -81,9 +19,14 @@ pub(crate) struct FollowedIpsec {
 
 impl FollowedIpsec {
     /// Reads the policies, and has the shards follow them.
-    pub(crate) fn look(&mut self, core: &Core) {
-        let indexes: Vec<u32> = core.lans().iter().map(|lan| lan.interface.index).collect();
-        let interface = &core.config.interface;
+    pub(crate) fn update(&mut self, served: &Served) {
+        let indexes: Vec<u32> = served
+            .interface
+            .l2_interfaces()
+            .iter()
+            .map(|l2| l2.interface.index)
+            .collect();
+        let interface = served.interface.name();
         let policies = match xfrm::policies(&indexes) {
             Ok(policies) => policies,
             Err(error) => {
@@ -103,31 +46,18 @@ impl FollowedIpsec {
             return;
         }
         self.last = policies;
-        if core.config.host_ipsec == HostIpsec::Refuse {
-            let set = (core.shards).all_do(|| Command::SetIpsecPolicies(self.last.clone()));
+        if served.interface.config.host_ipsec == HostIpsec::Refuse {
+            let set = (served.shards).all_do(|| Command::SetIpsecPolicies(self.last.clone()));
             log_refusal("the host's IPsec policies", set);
         }
-        match core.config.host_ipsec.explain(interface, &self.last) {
+        match served
+            .interface
+            .config
+            .host_ipsec
+            .explain(interface, &self.last)
+        {
             Some(told) => log::warn!("{told}"),
             None => log::info!("interface {interface}: the host's IPsec forbids nothing any more"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies_are_named_and_what_they_come_to() {
-        let blocks = IpsecPolicies::new(Vec::new(), [true, true]);
-        let told = HostIpsec::Refuse.explain("eth0", &blocks).unwrap();
-        for words in ["interface eth0", "`out block`", "`in block`", "neither"] {
-            assert!(told.contains(words), "{told}");
-        }
-        let told = HostIpsec::Ignore.explain("eth0", &blocks).unwrap();
-        assert!(told.contains("in clear"), "{told}");
-        let none = IpsecPolicies::default();
-        assert_eq!(HostIpsec::Refuse.explain("eth0", &none), None);
     }
 }

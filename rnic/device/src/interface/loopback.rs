@@ -12,12 +12,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use rnic_engine::shard::untagged_mtu;
 use rnic_host::Interface;
 use rnic_ipc::control::{Refusal, RefusalCode};
-use rnic_net::{Path, PathDefaults, Vlans};
+use rnic_net::{Path, PathDefaults};
 use rnic_xsk::{ChunkSize, Umem};
 
-use crate::device::core::Core;
-use crate::interface::open::{self, Opened};
-use crate::interface::paths::{Lan, Route};
+use super::OpenInterface;
+use super::open::{self, Opened, ShardParts};
+use super::paths::{L2Interface, PathToPeer};
 use crate::{DeviceConfig, DeviceError, LoopbackUse, refuse};
 
 /// Addresses that every host has (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3).
@@ -56,29 +56,24 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         config.frames,
         CHUNK.bytes()
     );
-    let lan = Lan {
+    let l2 = L2Interface {
         interface,
         vlan: None,
     };
+    let interface = OpenInterface::new((config, number), vec![l2], umem.frame_capacity(), None)?;
     Ok(Opened {
-        config,
-        number,
-        lans: vec![lan],
-        vlans: Vlans::default(),
-        xdp_mode: "none".to_owned(),
-        netlink: None,
-        steering: None,
-        flows: Vec::new(),
-        icmp: Vec::new(),
-        cores,
-        umem,
-        pool,
-        members: None,
-        queues: Vec::new(),
+        interface,
+        parts: ShardParts {
+            flows: Vec::new(),
+            cores,
+            umem,
+            pool,
+            queues: Vec::new(),
+        },
     })
 }
 
-impl Core {
+impl OpenInterface {
     /// Whether connections to this address are this device's to make over the loopback.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         match self.config.loopback {
@@ -100,13 +95,17 @@ impl Core {
         }
     }
 
-    /// The way to an address that [is this host's](Self::is_own), from `local` if that is asked for.
+    /// The path to an address that [is this host's](Self::is_own), from `local` if that is asked for.
     ///
     /// # Errors
     ///
     /// `AddressNotLocal` when `local` is not this host's, `Unreachable` when it is of the other family.
-    pub(crate) fn own_way(&self, remote: IpAddr, local: Option<IpAddr>) -> Result<Route, Refusal> {
-        // As the kernel has it: whoever names none is where it connects to.
+    pub(crate) fn own_path(
+        &self,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Result<PathToPeer, Refusal> {
+        // As the kernel has it: without a local address the connection is from the remote one.
         let local = local.unwrap_or(remote);
         if !self.is_own(local) {
             return Err(refuse::refusal(
@@ -123,7 +122,7 @@ impl Core {
                 &format!("a connection from {local} to {remote} asked: use two of one family"),
             ));
         }
-        Ok(Route {
+        Ok(PathToPeer {
             local,
             path: Path::loopback(untagged_mtu(self.frame_bytes)),
             internal_link: None,

@@ -2,6 +2,8 @@
 
 mod making;
 
+use std::sync::Mutex;
+
 use rnic_host::HostError;
 use rnic_host::address::addresses;
 use rnic_host::icmp::IcmpSocket;
@@ -9,15 +11,14 @@ use rnic_host::steering_error;
 use rnic_host::{Interface, Netlink};
 use rnic_host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use rnic_net::Vlans;
-use rnic_steering::{KnownFlows, Steering, SteeringConfig};
+use rnic_steering::{KnownFlows, SteeringConfig};
 use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
 
+use super::paths::L2Interface;
+use super::{OpenInterface, loopback};
 use crate::capture::{CaptureFile, Tap};
 use crate::config::cores::{Cores, Stay};
-use crate::device::core::Parts;
-use crate::interface::loopback;
-use crate::interface::paths::Lan;
-use crate::interface::route_monitor::StaleNeighbors;
+use crate::runtime::Shards;
 use crate::{
     DedicatedQueues, DeviceConfig, DeviceError, LoopbackUse, ParseShardCountError, Runtime,
     ShardCount, XdpMode,
@@ -30,33 +31,35 @@ const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
 /// An interface that is open, or the loopback alone, before its shards are made.
 pub(crate) struct Opened {
-    pub(crate) config: DeviceConfig,
-    /// The device's number.
-    pub(crate) number: u8,
-    /// The interface itself, and those that the kernel has for its VLANs.
-    pub(crate) lans: Vec<Lan>,
-    pub(crate) vlans: Vlans,
-    pub(crate) xdp_mode: String,
-    pub(crate) netlink: Option<Netlink>,
-    pub(crate) steering: Option<Steering>,
+    pub(super) interface: OpenInterface,
+    pub(super) parts: ShardParts,
+}
+
+/// What the shards are made of.
+pub(super) struct ShardParts {
     /// The steering program's table, once for each shard.
-    pub(crate) flows: Vec<KnownFlows>,
-    pub(crate) icmp: Vec<IcmpSocket>,
+    pub(super) flows: Vec<KnownFlows>,
     /// The processor of each shard's thread, if it stays on one.
-    pub(crate) cores: Vec<Option<u32>>,
-    pub(crate) umem: Umem,
-    pub(crate) pool: FramePool,
-    /// Whose queues the interface has; none on the loopback.
-    pub(crate) members: Option<Members>,
-    /// These queues.
-    pub(crate) queues: Vec<XskPort>,
+    pub(super) cores: Vec<Option<u32>>,
+    pub(super) umem: Umem,
+    pub(super) pool: FramePool,
+    /// The interface's; none on the loopback.
+    pub(super) queues: Vec<XskPort>,
+}
+
+/// An interface with its shards, ready to be driven.
+pub(crate) struct Started {
+    pub(crate) interface: OpenInterface,
+    pub(crate) shards: Shards,
+    /// The file that frames are written to, if one is wanted.
+    pub(crate) capture: Option<CaptureFile>,
 }
 
 /// What is known of an interface before any of it is opened.
 pub(crate) struct Found {
     netlink: Netlink,
     vlans: Vlans,
-    lans: Vec<Lan>,
+    l2: Vec<L2Interface>,
     /// Of its packet buffers.
     pub(crate) chunk: ChunkSize,
     members: Members,
@@ -66,8 +69,8 @@ pub(crate) struct Found {
 pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     let netlink = Netlink::open().map_err(host("a netlink socket"))?;
     let vlans = vlans(config)?;
-    let lans = find(config, &netlink)?;
-    let interface = &lans[0].interface;
+    let l2 = find(config, &netlink)?;
+    let interface = &l2[0].interface;
     let chunk = Sockets::chunk(interface, config.mode.into())?;
     Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
@@ -76,7 +79,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     Ok(Found {
         netlink,
         vlans,
-        lans,
+        l2,
         chunk,
         members,
     })
@@ -85,12 +88,12 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
 impl Found {
     /// The interface that frames go over.
     pub(crate) fn interface(&self) -> &Interface {
-        &self.lans[0].interface
+        &self.l2[0].interface
     }
 
     /// The indexes of that and of its VLANs' interfaces.
     pub(crate) fn indexes(&self) -> Vec<u32> {
-        self.lans.iter().map(|lan| lan.interface.index).collect()
+        self.l2.iter().map(|l2| l2.interface.index).collect()
     }
 }
 
@@ -104,11 +107,11 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let Found {
         netlink,
         vlans,
-        lans,
+        l2,
         chunk,
         members,
     } = look_up(&config)?;
-    let interface = lans[0].interface.clone();
+    let interface = l2[0].interface.clone();
     let cores = |members: &Members| {
         let shards = shards(&config, members);
         // Members have their queues in the same order, and their interrupts as the operator set them.
@@ -162,56 +165,38 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             interface.name
         );
     }
+    let mut opened =
+        OpenInterface::new((config, number), l2, umem.frame_capacity(), Some(steering))?;
+    opened.vlans = vlans;
+    opened.xdp_mode = xdp_mode;
+    opened.netlink = Some(netlink);
+    opened.members = Some(members);
+    opened.icmp_sockets = Mutex::new(icmp);
     Ok(Opened {
-        config,
-        number,
-        lans,
-        vlans,
-        xdp_mode,
-        netlink: Some(netlink),
-        steering: Some(steering),
-        flows,
-        icmp,
-        cores,
-        umem,
-        pool,
-        members: Some(members),
-        queues: ports,
+        interface: opened,
+        parts: ShardParts {
+            flows,
+            cores,
+            umem,
+            pool,
+            queues: ports,
+        },
     })
 }
 
 impl Opened {
     /// Makes its shards, ready to be driven.
-    pub(crate) fn start(self) -> Result<Parts, DeviceError> {
-        let (config, interface) = (self.config, &self.lans[0].interface);
-        let frame_bytes = self.umem.frame_capacity();
-        let (capture, tap) = capture_file(&config, interface, frame_bytes)?;
+    pub(crate) fn start(self) -> Result<Started, DeviceError> {
+        let Self { interface, parts } = self;
+        let found = interface.interface();
+        let (capture, tap) = capture_file(&interface.config, &found, interface.frame_bytes)?;
         // Not before the capture's thread is there.
-        let _stay = Stay::on(&self.cores).map_err(host("a processor"))?;
-        let making = making::Making {
-            config: &config,
-            number: self.number,
-            vlans: &self.vlans,
-            path_defaults: interface.defaults,
-            tap,
-            cores: &self.cores,
-            members: self.members.as_ref(),
-        };
-        let shards = making.shards(self.umem, self.pool, self.queues, self.flows)?;
-        Ok(Parts {
-            config,
-            number: self.number,
-            lans: self.lans,
-            vlans: self.vlans,
-            xdp_mode: self.xdp_mode,
-            members: self.members,
-            netlink: self.netlink,
-            stale_neighbors: StaleNeighbors::new().map_err(host("an eventfd"))?,
-            steering: self.steering,
+        let _stay = Stay::on(&parts.cores).map_err(host("a processor"))?;
+        let shards = making::shards(&interface, parts, tap)?;
+        Ok(Started {
+            interface,
             shards,
             capture,
-            frame_bytes,
-            icmp: self.icmp,
         })
     }
 }
@@ -255,25 +240,28 @@ fn vlans(config: &DeviceConfig) -> Result<Vlans, DeviceError> {
 
 /// The interface and those of the kernel for its VLANs, all up, one with an address at least. The first is
 /// the interface itself.
-pub(crate) fn find(config: &DeviceConfig, netlink: &Netlink) -> Result<Vec<Lan>, DeviceError> {
-    let mut lans = vec![Lan {
+pub(crate) fn find(
+    config: &DeviceConfig,
+    netlink: &Netlink,
+) -> Result<Vec<L2Interface>, DeviceError> {
+    let mut l2 = vec![L2Interface {
         interface: Interface::find(netlink, &config.interface)?,
         vlan: None,
     }];
     for vlan in &config.vlans {
         if let Some(name) = &vlan.interface {
-            lans.push(Lan {
+            l2.push(L2Interface {
                 interface: Interface::find(netlink, name)?,
                 vlan: Some(vlan.id),
             });
         }
     }
-    for lan in &lans {
-        if !addresses(netlink, lan.interface.index)
+    for one in &l2 {
+        if !addresses(netlink, one.interface.index)
             .map_err(HostError::from)?
             .is_empty()
         {
-            return Ok(lans);
+            return Ok(l2);
         }
     }
     Err(DeviceError::NoAddress {

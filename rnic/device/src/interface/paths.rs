@@ -1,4 +1,4 @@
-//! The ways to peers: by the interface itself, and by the interfaces that the kernel has for its VLANs
+//! The paths to peers: by the interface itself, and by the interfaces that the kernel has for its VLANs
 //! (IEEE 802.1Q). Frames all go over the one, with a tag or without; the kernel's interface of a VLAN is
 //! only where its addresses, routes and neighbours are.
 
@@ -10,34 +10,22 @@ use rnic_host::address::addresses;
 use rnic_host::netlink::NetlinkError;
 use rnic_host::{check_local, find_way, leads_over};
 use rnic_ipc::control::{Refusal, RefusalCode};
-use rnic_net::{Path, Prefix, VlanId};
+use rnic_net::{Path, VlanId};
 
-use crate::device::core::Core;
+use super::OpenInterface;
 use crate::refuse;
-
-/// A VLAN of an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VlanConfig {
-    /// Which.
-    pub id: VlanId,
-    /// Local addresses that are on it. What comes to them by another VLAN, or by none, is dropped.
-    pub addresses: Vec<Prefix>,
-    /// The kernel's interface for it, whose addresses, routes and neighbours are used. Without one they
-    /// are those of the interface itself.
-    pub interface: Option<String>,
-}
 
 /// One of the kernel's interfaces by which peers are found.
 #[derive(Clone, Debug)]
-pub(crate) struct Lan {
+pub(crate) struct L2Interface {
     pub(crate) interface: Interface,
     /// The VLAN that it is the kernel's interface for; none for the interface that frames go over.
     pub(crate) vlan: Option<VlanId>,
 }
 
-/// A way to a peer.
+/// How frames get to a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
+pub(crate) struct PathToPeer {
     /// Our address.
     pub(crate) local: IpAddr,
     pub(crate) path: Path,
@@ -47,7 +35,7 @@ pub(crate) struct Route {
     pub(crate) scope: u32,
 }
 
-impl Core {
+impl OpenInterface {
     /// The addresses that are this device's: those of the kernel's interfaces, and of the loopback.
     pub(crate) fn addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
         let mut all = self.interface_addresses()?;
@@ -59,8 +47,8 @@ impl Core {
     pub(crate) fn interface_addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
         let mut all = Vec::new();
         if let Some(netlink) = &self.netlink {
-            for lan in self.lans() {
-                all.extend(addresses(netlink, lan.interface.index)?);
+            for l2 in self.l2_interfaces() {
+                all.extend(addresses(netlink, l2.interface.index)?);
             }
         }
         Ok(all)
@@ -68,8 +56,8 @@ impl Core {
 
     /// Whether `remote` is an address of this device, or the kernel's route to it is one of this device's.
     pub(crate) fn leads_to(&self, remote: IpAddr) -> bool {
-        let over = |netlink| move |lan: &Lan| leads_over(netlink, &lan.interface, remote);
-        let routed = |netlink| self.lans().iter().any(over(netlink));
+        let over = |netlink| move |l2: &L2Interface| leads_over(netlink, &l2.interface, remote);
+        let routed = |netlink| self.l2_interfaces().iter().any(over(netlink));
         self.is_own(remote) || self.netlink.as_ref().is_some_and(routed)
     }
 
@@ -79,7 +67,7 @@ impl Core {
     ///
     /// When none of this device has it.
     pub(crate) fn home(&self, local: IpAddr) -> Result<u32, Refusal> {
-        let interface = self.lan_of(local).interface;
+        let interface = self.l2_of(local).interface;
         match &self.netlink {
             // The kernel's loopback interface, or none: neither has a scope to tell from others.
             _ if local.is_loopback() && self.is_own(local) => {}
@@ -90,68 +78,68 @@ impl Core {
         Ok(interface.index)
     }
 
-    /// The way to `remote`, from `local` if that is asked for, when it is within this host; else there is
-    /// only [`Core::outward_way`].
-    pub(crate) fn inner_way(
+    /// The path to `remote`, from `local` if that is asked for, when it is within this host; else there is
+    /// only [`OpenInterface::outward_path`].
+    pub(crate) fn inner_path(
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
-    ) -> Option<Result<Route, Refusal>> {
+    ) -> Option<Result<PathToPeer, Refusal>> {
         match self.is_own(remote) {
-            true => Some(self.own_way(remote, local)),
-            false => self.internal_way(remote, local),
+            true => Some(self.own_path(remote, local)),
+            false => self.internal_path(remote, local),
         }
     }
 
-    /// The way to `remote` over the interface. As [`find_way`], with its `timeout`.
-    pub(crate) fn outward_way(
+    /// The path to `remote` over the interface. As [`find_way`], with its `timeout`.
+    pub(crate) fn outward_path(
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
         timeout: Option<Duration>,
-    ) -> Result<Route, Refusal> {
+    ) -> Result<PathToPeer, Refusal> {
         let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
-        let lan = match local {
-            Some(local) => self.lan_of(local),
-            None => self.lan_where(|lan| leads_over(netlink, &lan.interface, remote)),
+        let l2 = match local {
+            Some(local) => self.l2_of(local),
+            None => self.l2_where(|l2| leads_over(netlink, &l2.interface, remote)),
         };
-        let (local, path) = find_way(netlink, &lan.interface, remote, local, timeout)?;
-        let vlan = lan.vlan.or_else(|| self.vlans.of(local));
+        let (local, path) = find_way(netlink, &l2.interface, remote, local, timeout)?;
+        let vlan = l2.vlan.or_else(|| self.vlans.of(local));
         let path = Path {
             vlan: vlan.map(VlanId::tag),
             ..path
         };
         // Of an interface whose MTU was raised after it was opened, frames carry less.
         let most = self.frame_bytes.saturating_sub(path.link_len());
-        Ok(Route {
+        Ok(PathToPeer {
             local,
             path: Path {
                 mtu: path.mtu.min(u32::try_from(most).unwrap_or(u32::MAX)),
                 ..path
             },
             internal_link: None,
-            scope: lan.interface.index,
+            scope: l2.interface.index,
         })
     }
 
-    pub(crate) fn lan_of(&self, local: IpAddr) -> Lan {
+    pub(super) fn l2_of(&self, local: IpAddr) -> L2Interface {
         let Some(netlink) = &self.netlink else {
-            return self.lan_where(|_| true);
+            return self.l2_where(|_| true);
         };
-        self.lan_where(|lan| {
-            addresses(netlink, lan.interface.index).is_ok_and(|found| found.contains(&local))
+        self.l2_where(|l2| {
+            addresses(netlink, l2.interface.index).is_ok_and(|found| found.contains(&local))
         })
     }
 
-    /// The LAN for which this holds; when there is none the interface itself, of which the kernel's
+    /// The kernel's interface for which this holds; when there is none the first, of which the kernel's
     /// answers will say what is wrong.
-    fn lan_where(&self, holds: impl Fn(&Lan) -> bool) -> Lan {
-        let mut lans = self.lans();
-        let found = match lans.len() {
+    fn l2_where(&self, holds: impl Fn(&L2Interface) -> bool) -> L2Interface {
+        let mut l2_interfaces = self.l2_interfaces();
+        let found = match l2_interfaces.len() {
             1 => None,
-            _ => lans.iter().position(holds),
+            _ => l2_interfaces.iter().position(holds),
         };
-        lans.swap_remove(found.unwrap_or(0))
+        l2_interfaces.swap_remove(found.unwrap_or(0))
     }
 }
 

@@ -8,7 +8,7 @@ use rnic_host::ports::{LocalPort, Reserved};
 use rnic_ipc::control::{Refusal, RefusalCode, Transport};
 use rnic_steering::{RxHash, rx_hash};
 
-use crate::device::core::Core;
+use super::OpenInterface;
 
 /// Ports that programs are given (RFC 6335 section 6).
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
@@ -17,17 +17,16 @@ const LOOKS: u16 = 2048;
 /// Ports that fit and are tried, of which others may have some.
 const TRIES: usize = 16;
 
-impl Core {
-    /// Takes a port for a connection of a shard to `remote` over the interface: the one that is named, or one that
+impl OpenInterface {
+    /// Takes a port for a connection of a shard, of so many, to `remote` over the interface: the one that is named, or one that
     /// suits the shard, or any.
     pub(crate) fn take_port(
         &self,
         at: LocalPort,
         remote: SocketAddr,
-        shard: usize,
+        (shard, shards): (usize, usize),
         scope: u32,
     ) -> Result<Reserved, Refusal> {
-        let shards = self.shards.count();
         let may_choose = shards > 1 && at.local.port() == 0 && at.transport == Transport::Tcp;
         // Which member of a bond the peer's segments come by is for others to choose.
         let alone = match &self.members {
@@ -44,14 +43,14 @@ impl Core {
             // Any start will do.
             let _ = getrandom::fill(&mut first);
             let first = u16::from_ne_bytes(first);
-            let wanted = Wanted {
+            let search = PortSearch {
                 remote: (remote.ip(), remote.port()),
                 local: at.local.ip(),
                 queues: &member.queues,
                 shard,
                 shards,
             };
-            for port in wanted.ports(&hash, first) {
+            for port in search.ports(&hash, first) {
                 let chosen = LocalPort::new(at.transport, SocketAddr::new(at.local.ip(), port));
                 match self.ports.connect(chosen, scope) {
                     Err(refusal) if refusal.code == RefusalCode::PortInUse => {}
@@ -64,7 +63,7 @@ impl Core {
 }
 
 /// For which connection a port is.
-struct Wanted<'q> {
+struct PortSearch<'q> {
     /// Those that are served. The nth is of shard n modulo their number.
     queues: &'q [u32],
     remote: (IpAddr, u16),
@@ -73,7 +72,7 @@ struct Wanted<'q> {
     shards: usize,
 }
 
-impl Wanted<'_> {
+impl PortSearch<'_> {
     /// Some ports by which the peer's segments come to the shard. `first`: where to begin, of all numbers.
     fn ports(&self, hash: &RxHash, first: u16) -> impl Iterator<Item = u16> {
         let all = DYNAMIC.end() - DYNAMIC.start() + 1;
@@ -98,7 +97,7 @@ mod tests {
         let queues: Vec<u32> = (0..128).collect();
         for shards in [2, 3, 8] {
             for shard in 0..shards {
-                let wanted = Wanted {
+                let search = PortSearch {
                     remote: ("198.18.0.2".parse().unwrap(), 7471),
                     local: "198.18.0.1".parse().unwrap(),
                     queues: &queues,
@@ -106,11 +105,11 @@ mod tests {
                     shards,
                 };
                 for first in [0, 40_000, u16::MAX] {
-                    let ports: Vec<_> = wanted.ports(&hash, first).collect();
+                    let ports: Vec<_> = search.ports(&hash, first).collect();
                     assert_eq!(ports.len(), TRIES);
                     for port in ports {
                         assert!(DYNAMIC.contains(&port));
-                        let queue = hash.queue(wanted.remote, (wanted.local, port));
+                        let queue = hash.queue(search.remote, (search.local, port));
                         assert_eq!(queue.unwrap() as usize % shards, shard);
                     }
                 }

@@ -1,8 +1,8 @@
 //! Live connections follow the host: when the kernel says that routes, neighbours, addresses or the
-//! interface changed, each path in use is looked up anew, and frames go where the kernel would send
-//! them. The log tells of the interface's link. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
-//! address of a peer over SCTP, to which no way is known yet. Frames leave by the members of a bond that carry them; queues
-//! that nobody serves are told of. IPsec policies are [followed](crate::interface::ipsec), as are routes and rules that
+//! interface changed, each path in use is looked up again, and frames go where the kernel would send
+//! them. The log has changes of the interface's link. A peer that has fallen silent (R1 of RFC 9293 section 3.8.3) has its neighbour asked for, as has a further
+//! address of a peer over SCTP, to which no path is known yet. Frames leave by the members of a bond that carry them; queues
+//! that are not served are logged. IPsec policies are [followed](super::ipsec), as are routes and rules that
 //! [reject](rejections).
 //!
 //! A thread of its own, so that neither the shard nor any client waits for the kernel.
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,14 @@ use rnic_ipc::threads;
 use rnic_net::Path;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use crate::device::core::Core;
-use crate::interface::ipsec::FollowedIpsec;
-use crate::interface::paths::{Lan, Route};
+use super::ipsec::FollowedIpsec;
+use super::paths::{L2Interface, PathToPeer};
+use super::{OpenInterface, Served};
+use crate::sync::lock;
 
-/// Between a change and the look at it: changes come in swarms.
+/// Between a change and the reaction to it: changes come in bursts.
 const GATHERING: Duration = Duration::from_millis(50);
-/// For so long an address may be missing: who changes an address takes it away and gives it back, and an
+/// For so long an address may be missing: an address is often changed by removing it and adding it again, and an
 /// interface that comes up again gets its addresses a moment later.
 const ADDRESS_GRACE: Duration = Duration::from_secs(3);
 /// Silent peers that wait to be asked about; of more, those with other connections are asked about
@@ -112,14 +113,14 @@ impl StaleNeighbors {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.peers)
     }
 }
 
 /// The thread. It ends with [`RouteMonitor::stop`].
 #[derive(Debug)]
 pub(crate) struct RouteMonitor {
-    stale_neighbors: Arc<StaleNeighbors>,
+    interface: Arc<OpenInterface>,
     thread: JoinHandle<()>,
 }
 
@@ -129,13 +130,13 @@ impl RouteMonitor {
     /// # Errors
     ///
     /// The kernel's.
-    pub(crate) fn start(core: Arc<Core>) -> io::Result<Self> {
+    pub(crate) fn start(served: Served) -> io::Result<Self> {
         let changes = Changes::open()?;
         let of_ipsec = match Changes::of_ipsec() {
             Ok(changes) => Some(changes),
             Err(error) if xfrm::is_absent(&error) => None,
             Err(error) => {
-                let interface = &core.config.interface;
+                let interface = &served.interface.config.interface;
                 log::warn!(
                     "interface {interface}: changes of the host's IPsec policies can't be followed, which needs \
                      CAP_NET_ADMIN: {error}"
@@ -145,48 +146,45 @@ impl RouteMonitor {
         };
         // Before there is a client.
         let mut ipsec = FollowedIpsec::default();
-        ipsec.look(&core);
-        FollowedRejections::read(&core);
-        if let Some(Lan { interface, .. }) = core.lans().first() {
+        ipsec.update(&served);
+        FollowedRejections::read(&served);
+        if let Some(L2Interface { interface, .. }) = served.interface.l2_interfaces().first() {
             for line in unheeded(interface) {
                 log::info!("{line}");
             }
         }
-        let stale_neighbors = core.stale_neighbors.clone();
+        let interface = served.interface.clone();
         let thread = Builder::new().name("rnic-host".to_owned());
-        let thread = threads::spawn(thread, move || follow(&core, &changes, (of_ipsec, ipsec)))?;
-        Ok(Self {
-            stale_neighbors,
-            thread,
-        })
+        let thread = threads::spawn(thread, move || follow(&served, &changes, (of_ipsec, ipsec)))?;
+        Ok(Self { interface, thread })
     }
 
     /// Ends the thread.
     pub(crate) fn stop(self) {
-        self.stale_neighbors.stop();
+        self.interface.stale_neighbors.stop();
         if self.thread.join().is_err() {
             log::error!("the thread that follows the host panicked");
         }
     }
 }
 
-fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec)) {
+fn follow(served: &Served, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec)) {
     let (of_ipsec, mut ipsec) = ipsec;
     let mut missing = Persisting::new(ADDRESS_GRACE);
     let mut rejections = FollowedRejections::new();
     let mut members = FollowedMembers::new(Instant::now());
     // It may have had none when it was opened.
-    link::look(core, &core.interface());
-    tell_broadcasts(core, &core.lans());
+    link::update(served, &served.interface.interface());
+    set_broadcasts(served, &served.interface.l2_interfaces());
     loop {
-        let wake = &core.stale_neighbors.wake;
+        let wake = &served.interface.stale_neighbors.wake;
         let mut all = vec![
             PollFd::new(wake, PollFlags::IN),
             PollFd::new(changes, PollFlags::IN),
         ];
         let sockets = of_ipsec.iter();
         all.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)));
-        // EINTR: a look that finds nothing does no harm.
+        // EINTR: a look-up that finds no change does no harm.
         let now = Instant::now();
         let patience = [missing.patience(now), rejections.patience(now)]
             .into_iter()
@@ -196,68 +194,72 @@ fn follow(core: &Core, changes: &Changes, ipsec: (Option<Changes>, FollowedIpsec
         let _ = rustix::event::poll(&mut all, patience.as_ref());
         // At once: nothing is to go in clear for longer than it must.
         if of_ipsec.as_ref().is_some_and(Changes::take_any) {
-            ipsec.look(core);
+            ipsec.update(served);
         }
         let mut gathering = [PollFd::new(wake, PollFlags::IN)];
         let _ = rustix::event::poll(&mut gathering, GATHERING.try_into().ok().as_ref());
-        let Some([silent, refused]) = core.stale_neighbors.take() else {
+        let Some([silent, refused]) = served.interface.stale_neighbors.take() else {
             return;
         };
-        let lans = core.lans();
-        let mut indexes: Vec<u32> = lans.iter().map(|lan| lan.interface.index).collect();
-        indexes.extend(core.members.iter().flat_map(Members::indexes));
+        let l2_interfaces = served.interface.l2_interfaces();
+        let mut indexes: Vec<u32> = l2_interfaces.iter().map(|l2| l2.interface.index).collect();
+        indexes.extend(served.interface.members.iter().flat_map(Members::indexes));
         let Hint { changed, rejecting } = changes.take(&indexes);
         for (local, remote) in silent {
-            log::debug!("{remote} does not answer, or no way there is known");
+            log::debug!("{remote} does not answer, or no path there is known");
             // What the kernel has yet to find out it tells as a change.
-            follow_route(core, (local, remote), None, Some(Duration::ZERO));
+            follow_route(served, (local, remote), None, Some(Duration::ZERO));
         }
-        if let Some(Lan { interface, .. }) = lans.first() {
+        if let Some(L2Interface { interface, .. }) = l2_interfaces.first() {
             if changed {
-                link::look(core, interface);
+                link::update(served, interface);
             }
-            members.look(core, interface, changed, Instant::now());
+            members.update(served, interface, changed, Instant::now());
         }
         if changed {
-            look(core, &lans);
-            tell_broadcasts(core, &lans);
+            update(served, &l2_interfaces);
+            set_broadcasts(served, &l2_interfaces);
         }
         if changed || !missing.is_empty() {
-            end_of_addresses(core, &lans, &mut missing);
+            end_of_addresses(served, &l2_interfaces, &mut missing);
         }
         if rejecting {
-            FollowedRejections::read(core);
+            FollowedRejections::read(served);
         }
         if changed || !refused.is_empty() || rejections.patience(now).is_some() {
-            rejections.look(core, &lans, &refused);
+            rejections.update(served, &l2_interfaces, &refused);
         }
     }
 }
 
 /// Ends connections from addresses that the interface no longer has.
-fn end_of_addresses(core: &Core, lans: &[Lan], missing: &mut Persisting<IpAddr>) {
+fn end_of_addresses(
+    served: &Served,
+    l2_interfaces: &[L2Interface],
+    missing: &mut Persisting<IpAddr>,
+) {
     // The kernel takes IPv6 addresses from an interface that is down: that is not their end. What the kernel
     // can't tell now is looked at again with the next change.
-    let Some(present) = present_addresses(core, lans) else {
+    let Some(present) = present_addresses(served, l2_interfaces) else {
         return missing.forget();
     };
-    let Some(paths) = paths_in_use(core) else {
+    let Some(paths) = paths_in_use(served) else {
         return;
     };
     let used: HashSet<IpAddr> = paths.iter().map(|path| path.local).collect();
     for address in missing.update(used.difference(&present).copied(), Instant::now()) {
-        let interface = &core.config.interface;
+        let interface = &served.interface.config.interface;
         log::warn!("{address} was taken away from interface {interface}: its connections end");
         // A shard that has stopped has none.
-        let _ = core.shards.all_do(|| Command::AddressGone { address });
+        let _ = served.shards.all_do(|| Command::AddressGone { address });
     }
 }
 
 /// The addresses of a device's interfaces; `None` when one of them is down or gone.
-fn present_addresses(core: &Core, lans: &[Lan]) -> Option<HashSet<IpAddr>> {
-    let netlink = core.netlink.as_ref()?;
+fn present_addresses(served: &Served, l2_interfaces: &[L2Interface]) -> Option<HashSet<IpAddr>> {
+    let netlink = served.interface.netlink.as_ref()?;
     let mut present = HashSet::new();
-    for Lan { interface, .. } in lans {
+    for L2Interface { interface, .. } in l2_interfaces {
         let found = Interface::find(netlink, &interface.name).ok()?;
         if found.index != interface.index {
             return None;
@@ -267,34 +269,40 @@ fn present_addresses(core: &Core, lans: &[Lan]) -> Option<HashSet<IpAddr>> {
     Some(present)
 }
 
-/// Tells the shards which addresses of the interfaces' subnets are no host's. While an interface can't be asked, as
+/// Gives the shards the broadcast addresses of the interfaces' subnets. While an interface can't be asked, as
 /// when it is gone, what they know stays.
-fn tell_broadcasts(core: &Core, lans: &[Lan]) {
-    let Some(netlink) = &core.netlink else { return };
-    let of = |lan: &Lan| broadcasts(netlink, lan.interface.index);
-    let found: Result<Vec<_>, _> = lans.iter().map(of).collect();
+fn set_broadcasts(served: &Served, l2_interfaces: &[L2Interface]) {
+    let Some(netlink) = &served.interface.netlink else {
+        return;
+    };
+    let of = |l2: &L2Interface| broadcasts(netlink, l2.interface.index);
+    let found: Result<Vec<_>, _> = l2_interfaces.iter().map(of).collect();
     if let Ok(found) = found {
         let found = found.concat();
-        let _ = core.shards.all_do(|| Command::SetBroadcasts(found.clone()));
+        let _ = served
+            .shards
+            .all_do(|| Command::SetBroadcasts(found.clone()));
     }
 }
 
-/// Brings the shards to what the host is at present.
-fn look(core: &Core, lans: &[Lan]) {
+/// Brings the shards to the present state of the host.
+fn update(served: &Served, l2_interfaces: &[L2Interface]) {
     let Some((
-        Lan {
+        L2Interface {
             interface: known, ..
         },
         of_vlans,
-    )) = lans.split_first()
+    )) = l2_interfaces.split_first()
     else {
         return;
     };
-    let Some(netlink) = &core.netlink else { return };
+    let Some(netlink) = &served.interface.netlink else {
+        return;
+    };
     let interface = match Interface::find(netlink, &known.name) {
         Ok(interface) if interface.index == known.index => interface,
         // Gone, or moved to another namespace; another of its name is not the one that was opened.
-        Ok(_) | Err(HostError::UnknownInterface { .. }) => return core.interface_gone(),
+        Ok(_) | Err(HostError::UnknownInterface { .. }) => return served.interface_gone(),
         // Down: nothing leads anywhere until it is up.
         Err(_) => return,
     };
@@ -305,19 +313,19 @@ fn look(core: &Core, lans: &[Lan]) {
             interface.defaults.mtu,
             known.defaults.mtu
         );
-        core.set_interface(interface.clone());
+        served.interface.set_interface(interface.clone());
         let defaults = interface.defaults;
-        let _ = core.shards.all_do(|| Command::SetPathDefaults(defaults));
+        let _ = served.shards.all_do(|| Command::SetPathDefaults(defaults));
     }
-    for lan in of_vlans {
+    for l2 in of_vlans {
         // One that is gone or down leads nowhere until it is back.
-        if let Ok(interface) = Interface::find(netlink, &lan.interface.name)
-            && interface.index == lan.interface.index
+        if let Ok(interface) = Interface::find(netlink, &l2.interface.name)
+            && interface.index == l2.interface.index
         {
-            core.set_interface(interface);
+            served.interface.set_interface(interface);
         }
     }
-    let Some(paths) = paths_in_use(core) else {
+    let Some(paths) = paths_in_use(served) else {
         return;
     };
     for PathInUse {
@@ -328,19 +336,19 @@ fn look(core: &Core, lans: &[Lan]) {
     {
         // A tag that is not of the address's VLAN came with the peer's frames.
         let has_foreign_tag = used.is_some_and(|used| used.vlan.is_some());
-        if !has_foreign_tag || !core.config.vlans.is_empty() {
+        if !has_foreign_tag || !served.interface.config.vlans.is_empty() {
             // An unknown neighbor was asked for when its address was told. Were it asked for with each change, its
             // failure would be the next one.
             let timeout = used.map(|_| Duration::ZERO);
-            follow_route(core, (local, remote), used, timeout);
+            follow_route(served, (local, remote), used, timeout);
         }
     }
 }
 
-/// The ways that any shard uses, each once; none when one has stopped.
-fn paths_in_use(core: &Core) -> Option<Vec<PathInUse>> {
+/// The paths that any shard uses, each once; none when one has stopped.
+fn paths_in_use(served: &Served) -> Option<Vec<PathInUse>> {
     let mut all = Vec::new();
-    for found in core.shards.execute_all(|| Command::QueryPaths) {
+    for found in served.shards.run_all(|| Command::QueryPaths) {
         let Ok((Answer::Paths(paths), _)) = found else {
             return None;
         };
@@ -353,18 +361,18 @@ fn paths_in_use(core: &Core) -> Option<Vec<PathInUse>> {
 }
 
 /// Has the shards send as the host would. `used`: how it does, where that is known. `timeout` as in
-/// [`Core::outward_way`].
+/// [`OpenInterface::outward_path`].
 fn follow_route(
-    core: &Core,
+    served: &Served,
     (local, remote): (IpAddr, IpAddr),
     used: Option<Path>,
     timeout: Option<Duration>,
 ) {
-    match core.outward_way(remote, Some(local), timeout) {
+    match served.interface.outward_path(remote, Some(local), timeout) {
         // A tag that is not of the address's VLAN came with the peer's frames.
-        Ok(Route { path, .. })
+        Ok(PathToPeer { path, .. })
             if used.is_some_and(|used| path == used || path.vlan != used.vlan) => {}
-        Ok(Route { path, .. }) => match core.shards.all_do(|| Command::MovePath {
+        Ok(PathToPeer { path, .. }) => match served.shards.all_do(|| Command::MovePath {
             local,
             remote,
             path,

@@ -7,11 +7,10 @@ use std::time::Instant;
 use rnic_engine::command::{Answer, Command};
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
 use rnic_ipc::heap;
-use rnic_prm::Pace;
 
 use crate::device::core::Core;
-use crate::runtime;
 use crate::sync::lock;
+use crate::{Device, runtime};
 
 /// Bytes that a counter takes in a message beside its name, at most: the length of the name and
 /// the value, each as a variable-length integer.
@@ -23,28 +22,32 @@ const FRAME: usize = 32;
 /// that asks more often gets the last answer, which is at most one such interval old.
 const ASKED_PER_SECOND: u32 = 50;
 
-/// The counters as the shard told them last.
-#[derive(Debug, Default)]
-pub(crate) struct LastCounters {
-    asked: Pace,
-    told: Arc<[(String, u64)]>,
+impl Device {
+    /// Every counter of the device, in a fixed order.
+    ///
+    /// # Errors
+    ///
+    /// `ShuttingDown`.
+    pub fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
+        self.core().counters()
+    }
 }
 
 impl Core {
     /// Every counter, for a client: however often clients ask, it costs the shard little.
     pub(crate) fn counters_for_clients(&self) -> Result<Arc<[(String, u64)]>, Refusal> {
-        // Held while the shard is asked: others who ask for counters want the same answer.
+        // Held while the shard is asked: other threads that ask meanwhile want the same answer.
         let mut last = lock(&self.last_counters);
-        if last.asked.take(ASKED_PER_SECOND, Instant::now()) || last.told.is_empty() {
-            last.told = self.counters()?.into();
+        if last.asked.take(ASKED_PER_SECOND, Instant::now()) || last.counters.is_empty() {
+            last.counters = self.counters()?.into();
         }
-        Ok(last.told.clone())
+        Ok(last.counters.clone())
     }
 
     /// Every counter, in a fixed order.
     pub(crate) fn counters(&self) -> Result<Vec<(String, u64)>, Refusal> {
         let mut of_shards = Vec::new();
-        for done in self.shards.execute_all(|| Command::QueryCounters) {
+        for done in self.shards.run_all(|| Command::QueryCounters) {
             if let (Answer::Counters(counters), _) = done? {
                 of_shards.push(counters);
             }
@@ -57,7 +60,7 @@ impl Core {
     /// What is counted beside the shard, in a fixed order.
     pub(crate) fn device_counters(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
-        let steering = self.ports.with_claims(|claimed| {
+        let steering = self.interface.ports.with_claims(|claimed| {
             claimed
                 .0
                 .as_ref()
@@ -70,13 +73,13 @@ impl Core {
                 .map(|(name, count)| (format!("steering_{name}"), count)),
         );
         for (name, count) in [
-            ("icmp_received", &self.icmp.received),
-            ("icmp_unusable", &self.icmp.unusable),
-            ("icmp_lost", &self.icmp.lost),
+            ("icmp_received", &self.interface.icmp.received),
+            ("icmp_unusable", &self.interface.icmp.unusable),
+            ("icmp_lost", &self.interface.icmp.lost),
         ] {
             all.push((name.to_owned(), count.load(Ordering::Relaxed)));
         }
-        let unserved = self.unserved_queues.load(Ordering::Acquire);
+        let unserved = self.interface.unserved_queues();
         all.push(("unserved_queues".to_owned(), unserved.into()));
         all.push(("stalled_shards".to_owned(), self.shards.stalled().into()));
         if let Some((taken, lost)) = self.captures().counts() {
@@ -92,7 +95,10 @@ impl Core {
         all.push(("memory_reserve_used".to_owned(), heap::times_given_back()));
         let refused = self.shared_prm().refused_for_memory();
         all.push(("refused_for_memory".to_owned(), refused));
-        all.push(("device_ports".to_owned(), self.ports.count() as u64));
+        all.push((
+            "device_ports".to_owned(),
+            self.interface.ports.count() as u64,
+        ));
         all
     }
 }

@@ -8,71 +8,27 @@ mod catalogue;
 mod text;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rnic_engine::command::{Answer, Command, ShardMetrics};
-use rnic_engine::histogram::Histogram;
 use rnic_engine::qp::{QpCounters, WorkClass};
 use rnic_host::link_state::Link;
-use rnic_ipc::control::{MemoryKind, Refusal, RefusalCode};
+use rnic_ipc::control::{MemoryKind, Refusal};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::Holding;
 use rnic_prm::Credentials;
 
+use crate::Device;
 use crate::clients::client::Client;
+use crate::clients::request_metrics::REFUSALS;
+use crate::clients::shared_prm::{InterfaceState, Interfaces};
 use crate::device::core::Core;
 use crate::runtime::counters;
 use crate::sync::lock;
 use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
 pub use text::MetricKind;
 use text::{Text, labels};
-
-/// What the device itself measures of clients' requests.
-#[derive(Debug, Default)]
-pub(crate) struct RequestMetrics {
-    refused: [AtomicU64; REFUSALS.len()],
-    /// How long registrations that succeeded took.
-    registrations: Mutex<Histogram>,
-    /// How many there were, as [`MemoryKind::ALL`].
-    kinds: [AtomicU64; MemoryKind::ALL.len()],
-}
-
-/// Each code of a refusal, and its name.
-const REFUSALS: [(RefusalCode, &str); 15] = [
-    (RefusalCode::Version, "version"),
-    (RefusalCode::Malformed, "malformed"),
-    (RefusalCode::UnknownObject, "unknown_object"),
-    (RefusalCode::Busy, "busy"),
-    (RefusalCode::WrongState, "wrong_state"),
-    (RefusalCode::Limit, "limit"),
-    (RefusalCode::BadMemory, "bad_memory"),
-    (RefusalCode::WrongPd, "wrong_pd"),
-    (RefusalCode::AddressNotLocal, "address_not_local"),
-    (RefusalCode::PortInUse, "port_in_use"),
-    (RefusalCode::Unreachable, "unreachable"),
-    (RefusalCode::Host, "host"),
-    (RefusalCode::ShuttingDown, "shutting_down"),
-    (RefusalCode::NotPermitted, "not_permitted"),
-    (RefusalCode::MemoryFault, "memory_fault"),
-];
-
-impl RequestMetrics {
-    /// A request was refused.
-    pub(crate) fn count_refusal(&self, code: RefusalCode) {
-        let mut both = REFUSALS.iter().zip(&self.refused);
-        if let Some((_, count)) = both.find(|((known, _), _)| *known == code) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Memory was registered.
-    pub(crate) fn registered(&self, memory: MemoryKind, took: Duration) {
-        self.kinds[memory as usize].fetch_add(1, Ordering::Relaxed);
-        lock(&self.registrations).record(took);
-    }
-}
 
 /// A family's name, help and kind.
 type Head = (&'static str, &'static str, MetricKind);
@@ -186,9 +142,9 @@ struct ShardLook {
 
 impl<'a> Look<'a> {
     fn at(core: &'a Core) -> Result<Self, Refusal> {
-        let interface = ("interface", &*core.config.interface);
+        let interface = ("interface", &*core.interface.config.interface);
         let mut shards = Vec::new();
-        for (shard, done) in (0_u32..).zip(core.shards.execute_all(|| Command::QueryMetrics)) {
+        for (shard, done) in (0_u32..).zip(core.shards.run_all(|| Command::QueryMetrics)) {
             if let (Answer::Metrics(metrics), _) = done? {
                 shards.push(ShardLook {
                     counters: metrics.counters.iter().cloned().collect(),
@@ -220,22 +176,30 @@ fn shards<'l>(looks: &'l [Look<'_>]) -> impl Iterator<Item = &'l ShardLook> {
     looks.iter().flat_map(|look| &look.shards)
 }
 
+impl Device {
+    /// Everything that the device measures, in Prometheus's text format 0.0.4.
+    ///
+    /// # Errors
+    ///
+    /// `ShuttingDown`.
+    pub fn metrics(&self) -> Result<String, Refusal> {
+        of(&[&**self.core()], &self.core().shared_prm().interfaces())
+    }
+}
+
 /// Everything that the devices of a process measure: those that share a PRM.
 ///
 /// # Errors
 ///
 /// `ShuttingDown`.
-pub(crate) fn of(
-    cores: &[&Core],
-    interfaces: &[(String, Option<String>)],
-) -> Result<String, Refusal> {
+pub(crate) fn of(cores: &[&Core], interfaces: &Interfaces) -> Result<String, Refusal> {
     let looks: Result<Vec<_>, _> = cores.iter().map(|core| Look::at(core)).collect();
     let looks = looks?;
     let mut text = Text::default();
     head(&mut text, INFO);
     for look in &looks {
         let more = labels(&[
-            ("xdp_mode", &look.core.xdp_mode),
+            ("xdp_mode", &look.core.interface.xdp_mode),
             ("version", env!("CARGO_PKG_VERSION")),
         ]);
         for shard in &look.shards {
@@ -243,12 +207,12 @@ pub(crate) fn of(
         }
     }
     head(&mut text, OPEN);
-    for (name, waits) in interfaces {
+    for (name, state) in interfaces {
         let device = looks
             .iter()
-            .find(|look| look.core.config.interface == *name);
-        let has_link = device.is_none_or(|look| look.core.known_link() == Link::Up);
-        let is_open = waits.is_none() && has_link;
+            .find(|look| look.core.interface.config.interface == *name);
+        let has_link = device.is_none_or(|look| look.core.interface.known_link() == Link::Up);
+        let is_open = *state == InterfaceState::Open && has_link;
         text.sample(OPEN.0, &labels(&[("interface", name)]), is_open.into());
     }
     families(&mut text, SHARD, || shards(&looks).map(ShardLook::counted));
@@ -323,7 +287,12 @@ impl ClientLook {
                 client,
             })
         };
-        look.core.clients().into_iter().filter_map(show).collect()
+        look.core
+            .clients
+            .all()
+            .into_iter()
+            .filter_map(show)
+            .collect()
     }
 }
 

@@ -5,16 +5,15 @@ use rnic_ipc::capture::{Filter, KEPT_MAX};
 use rnic_ipc::control::{Refusal, RefusalCode, Response};
 
 use super::{ClientSession, Granted};
-use crate::capture::{LiveCapture, Prepared};
-use crate::clients::client::Turn;
-use crate::device::core::Core;
+use crate::capture::Prepared;
+use crate::clients::client::SessionState;
 use crate::refuse;
 
 impl ClientSession {
-    pub(super) fn start_capture(&self, turn: &mut Turn, filter: Filter) -> Granted {
+    pub(super) fn start_capture(&self, state: &mut SessionState, filter: Filter) -> Granted {
         let core = self.core();
         core.prm().may_administer(self.id())?;
-        if turn
+        if state
             .capture
             .as_ref()
             .is_some_and(|capture| !capture.stopped)
@@ -24,9 +23,9 @@ impl ClientSession {
                 "a capture asked, but one of this client runs: stop it first",
             ));
         }
-        // One that was stopped, and whose rest nobody read.
-        core.end_capture(turn);
-        let most = core.frame_bytes.min(KEPT_MAX);
+        // One that was stopped and not read to its end.
+        core.end_capture(state);
+        let most = core.interface.frame_bytes.min(KEPT_MAX);
         let kept = filter.snap.map_or(most, |snap| most.min(snap as usize));
         let filter = Filter {
             snap: u32::try_from(kept).ok(),
@@ -39,50 +38,25 @@ impl ClientSession {
             refuse::host("a thread and a socket pair for a capture", error)
         });
         let (live, tap, stream) = started?;
-        turn.capture = Some(live);
+        state.capture = Some(live);
         let shown = core.shards.all_do(|| Command::AddCapture {
             number,
             filter,
             sink: Box::new(tap.clone()),
         });
         if let Err(refusal) = shown {
-            core.end_capture(turn);
+            core.end_capture(state);
             return Err(refusal);
         }
         log::info!("client {} captures {filter:?}", self.id());
         Ok((Response::Capture, vec![stream]))
     }
 
-    /// The shard shows nothing any more; the thread goes on with what was shown.
-    pub(super) fn stop_capture(&self, turn: &mut Turn) -> Result<(), Refusal> {
-        match &mut turn.capture {
+    /// The shards show nothing any more; the thread goes on with what was shown.
+    pub(super) fn stop_capture(&self, state: &mut SessionState) -> Result<(), Refusal> {
+        match &mut state.capture {
             Some(capture) => self.core().stop_capture(capture),
             None => Ok(()),
         }
-    }
-}
-
-impl Core {
-    fn stop_capture(&self, capture: &mut LiveCapture) -> Result<(), Refusal> {
-        if capture.stopped {
-            return Ok(());
-        }
-        let number = capture.number;
-        // Its buffers are freed here and not by a shard.
-        self.shards.all_do(|| Command::RemoveCapture { number })?;
-        capture.stopped = true;
-        Ok(())
-    }
-
-    /// Ends a client's capture, if there is one, whatever nobody has read yet.
-    pub(crate) fn end_capture(&self, turn: &mut Turn) {
-        let Some(mut capture) = turn.capture.take() else {
-            return;
-        };
-        // A shard that has stopped has dropped its end.
-        let _ = self.stop_capture(&mut capture);
-        let number = capture.number;
-        drop(capture);
-        self.captures().end(number);
     }
 }

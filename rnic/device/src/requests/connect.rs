@@ -14,11 +14,10 @@ use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
-use crate::interface::paths::Route;
+use crate::device::core::PeerRulesLock;
+use crate::interface::paths::PathToPeer;
 use crate::refuse;
-use crate::requests::peers::RulesTurn;
-use crate::runtime::FIRST;
-use crate::sync::lock;
+use crate::runtime::{FIRST, To};
 
 /// How a client wants to be connected.
 pub(super) struct Wanted {
@@ -37,17 +36,17 @@ impl ClientSession {
         backlog: u32,
         transport: Transport,
     ) -> Result<Response, Refusal> {
-        let scope = self.core().home(local.ip())?;
+        let scope = self.core().interface.home(local.ip())?;
         let port = (transport, local.port());
         self.follow_port_start();
         let grant = self.core().prm().listen(self.id(), port, backlog)?;
         // Until the PRM knows of the listener, other rules would not be for it.
-        let turn = self.core().rules_turn();
-        match self.add_listener(&grant, local, scope, &turn) {
+        let rules = self.core().lock_peer_rules();
+        match self.add_listener(&grant, local, scope, &rules) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
-                drop(turn);
+                drop(rules);
                 log::info!("client {}: listening at {local}", self.id());
                 Ok(Response::Listening { listener, local })
             }
@@ -58,7 +57,7 @@ impl ClientSession {
         }
     }
 
-    /// Has the PRM know from which port on the host's programs need no privilege, which may have changed.
+    /// Gives the PRM the first port that needs no privilege on the host, which may have changed.
     fn follow_port_start(&self) {
         if let Some(port) = unprivileged_port_start() {
             self.core().prm().set_unprivileged_port_start(port);
@@ -70,18 +69,18 @@ impl ClientSession {
         grant: &ListenGrant,
         local: SocketAddr,
         scope: u32,
-        turn: &RulesTurn<'_>,
+        rules: &PeerRulesLock<'_>,
     ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
         let at = LocalPort::new(*grant.transport(), local);
-        let reserved = core.ports.listen(at, scope)?;
+        let reserved = core.interface.ports.listen(at, scope)?;
         let local = reserved.local();
         if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
-            core.ports.failed(reserved);
+            core.interface.ports.failed(reserved);
             return Err(refusal);
         }
         let listener = *grant.listener();
-        let peers = core.listener_rules(turn, self.id(), local);
+        let peers = core.listener_rules(rules, self.id(), local);
         let listen = || Command::Listen {
             client: self.id(),
             listener,
@@ -101,16 +100,16 @@ impl ClientSession {
         let removal = self.core().prm().unlisten(self.id(), listener)?;
         let unlistened = self.core().shards.all_do(|| Command::Unlisten { listener });
         let at = LocalPort::new(*removal.transport(), *removal.local());
-        self.core().ports.unlistened(at);
+        self.core().interface.ports.unlistened(at);
         self.core().prm().unlistened(removal);
         unlistened
     }
 
-    /// Finds the way to the peer, which may take seconds, and then connects.
+    /// Finds the path to the peer, which may take seconds, and then connects.
     pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<Response, Refusal> {
         refuse::check_mpa(&wanted.mpa, &wanted.private_data)?;
         check_remote(wanted.remote)?;
-        // Said at once, rather than after the way is found.
+        // Refused at once, rather than after the path is found.
         let state = self.query_qp(qp)?;
         if state != QpState::Idle {
             return Err(refuse::refusal(
@@ -126,27 +125,28 @@ impl ClientSession {
         let granted = core
             .prm()
             .connect(self.id(), qp, local_port, Instant::now())?;
-        let patience = core.config.resolve_timeout;
-        let Route {
+        let patience = core.interface.config.resolve_timeout;
+        let PathToPeer {
             local,
             path,
             internal_link,
             scope,
-        } = core.allowed_way(self.id(), wanted.remote.ip(), wanted.local, patience)?;
+        } = core.allowed_path(self.id(), wanted.remote.ip(), wanted.local, patience)?;
         // For further addresses of the peer, which it tells when it answers.
         let peers = core
             .prm()
-            .connection_rules(self.id(), &core.config.interface);
+            .connection_rules(self.id(), &core.interface.config.interface);
         let qp = *granted.qp();
         let at = LocalPort::new(wanted.transport, SocketAddr::new(local, local_port));
         // What stays within this host is in one shard.
         let within_host = path.is_loopback() || internal_link.is_some();
         let reserved = if within_host {
             core.shards.bring(qp, FIRST)?;
-            core.ports.connect(at, scope)?
+            core.interface.ports.connect(at, scope)?
         } else {
             let shard = core.shards.placement().shard_of(qp);
-            core.take_port(at, wanted.remote, shard, scope)?
+            let placed = (shard, core.shards.count());
+            core.interface.take_port(at, wanted.remote, placed, scope)?
         };
         let local = reserved.local();
         let connect = Command::Connect {
@@ -161,7 +161,7 @@ impl ClientSession {
             mpa: wanted.mpa,
             private_data: wanted.private_data,
         };
-        let connecting = core.shards.execute_for(qp, connect);
+        let connecting = core.shards.run(To::Qp(qp), connect);
         let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));
         let local = match self.finish_reservation(reserved, connecting)? {
             Answer::Connecting { local } => local,
@@ -190,30 +190,29 @@ impl ClientSession {
             mpa,
             private_data,
         };
-        shards.execute(shard, accept)?;
+        shards.run(To::Shard(shard), accept)?;
         shards.placement().request_over(request);
         self.core().prm().accepted(grant);
         Ok(())
     }
 
-    /// That the host lets packets go to the peer of a request. One to whom it does not has been answered by TCP or SCTP,
-    /// which ask nobody; that was the last answer.
+    /// That the host lets packets go to the peer of a request. If it does not, TCP or SCTP have answered already,
+    /// since they don't ask; that was the last answer.
     fn check_answer(&self, request: ConnRequestId) -> Result<(), Refusal> {
         let core = self.core();
-        if lock(&core.rejecting).is_empty() {
+        if core.interface.rejects_nothing() {
             return Ok(());
         }
-        let shard = core.shards.shard_of_request(request);
         let asked = core
             .shards
-            .execute(shard, Command::QueryRequest { request })?;
+            .run(To::Request(request), Command::QueryRequest { request })?;
         let (Answer::RequestEnds(Some((local, remote))), _) = asked else {
             return Ok(());
         };
-        let Some(rule) = core.rejected_by((local, remote)) else {
+        let Some(rule) = core.interface.rejected_by((local, remote)) else {
             return Ok(());
         };
-        core.stale_neighbors.reject(local, remote);
+        core.interface.stale_neighbors.reject(local, remote);
         Err(refuse::refusal(
             RefusalCode::Unreachable,
             &format!(
@@ -237,7 +236,7 @@ impl ClientSession {
             request,
             private_data,
         };
-        shards.execute(shards.shard_of_request(request), reject)?;
+        shards.run(To::Request(request), reject)?;
         shards.placement().request_over(request);
         self.core().prm().rejected(grant);
         Ok(())
@@ -247,10 +246,10 @@ impl ClientSession {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
         let disconnect = Command::Disconnect { qp, abort };
-        self.core().shards.execute_for(qp, disconnect).map(|_| ())
+        self.core().shards.run(To::Qp(qp), disconnect).map(|_| ())
     }
 
-    /// Tells how the shards took the use of a port.
+    /// Ends the reservation of a port as the shards answered.
     fn finish_reservation<T>(
         &self,
         reserved: Reserved,
@@ -258,11 +257,11 @@ impl ClientSession {
     ) -> Result<T, Refusal> {
         match answer {
             Ok((answer, stamps)) => {
-                self.core().ports.used(reserved, &stamps);
+                self.core().interface.ports.used(reserved, &stamps);
                 Ok(answer)
             }
             Err(refusal) => {
-                self.core().ports.failed(reserved);
+                self.core().interface.ports.failed(reserved);
                 Err(refusal)
             }
         }

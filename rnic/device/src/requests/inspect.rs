@@ -1,5 +1,5 @@
-//! Looks at the RNIC's objects, and an operator's orders. The PRM says what a client may see; what
-//! the shard knows beside is asked of it for one page at a time.
+//! Lists of the RNIC's objects, and an operator's orders. The PRM decides what a client may see; what only the shards
+//! know is asked of them for one page at a time.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use rnic_prm::{ListedClient, ListedQp, ListedRegion, Listing};
 
 use super::ClientSession;
 use crate::refuse;
-use crate::runtime::connections;
+use crate::runtime::{To, connections};
 
-/// Why a client was taken away that an operator dropped.
+/// Why a client was evicted that an operator dropped.
 const DROPPED: &str = "an operator dropped this client: connect again if that was not for good";
 
 impl ClientSession {
@@ -54,7 +54,7 @@ impl ClientSession {
 
     /// Whether a client is one of this device: the PRM is of all devices.
     fn is_here(&self, client: ClientId) -> bool {
-        self.core().client(client).is_some()
+        self.core().clients.has(client)
     }
 
     pub(super) fn order(&self, order: Order) -> Result<(), Refusal> {
@@ -90,7 +90,7 @@ impl ClientSession {
                     ends,
                     owner,
                 };
-                self.core().shards.execute(shard, drop).map(|_| ())
+                self.core().shards.run(To::Shard(shard), drop).map(|_| ())
             }
             Order::SetLogLevel(level) => {
                 self.core().prm().may_administer(self.id())?;
@@ -110,7 +110,7 @@ impl ClientSession {
             ));
         }
         self.core().prm().may_see(self.id(), Some(client))?;
-        let found = self.core().client(client).ok_or_else(|| {
+        let found = self.core().clients.get(client).ok_or_else(|| {
             refuse::refusal(
                 RefusalCode::UnknownObject,
                 &format!(
@@ -121,12 +121,13 @@ impl ClientSession {
         })?;
         log::warn!("client {} drops client {client}", self.id());
         self.core()
-            .condemn(&found, RefusalCode::ShuttingDown, DROPPED);
+            .clients
+            .evict(&found, RefusalCode::ShuttingDown, DROPPED);
         Ok(())
     }
 
     fn client_info(&self, listed: ListedClient) -> ClientInfo {
-        let known = self.core().client(listed.client);
+        let known = self.core().clients.get(listed.client);
         ClientInfo {
             client: listed.client,
             pid: listed.credentials.pid,
@@ -162,7 +163,8 @@ impl ClientSession {
             return Ok((Vec::new(), None));
         }
         let inspect = Command::InspectConnections { after: own };
-        let (Answer::Connections { mut found, next }, _) = shards.execute(shard, inspect)? else {
+        let (Answer::Connections { mut found, next }, _) = shards.run(To::Shard(shard), inspect)?
+        else {
             return Ok((Vec::new(), None));
         };
         for one in &mut found {
@@ -179,13 +181,13 @@ impl ClientSession {
     fn queue_pairs(&self, after: u32) -> Result<Page, Refusal> {
         let listing = self.core().prm().list_queue_pairs(self.id(), after)?;
         let qps: Vec<_> = listing.found.iter().map(|(_, one)| one.qp).collect();
-        let mut looks = HashMap::new();
+        let mut known = HashMap::new();
         let inspect = || Command::InspectQueuePairs {
             qps: Vec::clone(&qps),
         };
-        for done in self.core().shards.execute_all(inspect) {
+        for done in self.core().shards.run_all(inspect) {
             if let (Answer::QueuePairs(found), _) = done? {
-                looks.extend(found.into_iter().map(|look| (look.qp, look)));
+                known.extend(found.into_iter().map(|one| (one.qp, one)));
             }
         }
         let show = |ListedQp {
@@ -194,19 +196,19 @@ impl ClientSession {
                         attributes,
                     }| {
             // One that is not there any more has left since it was listed.
-            let look = looks.get(&qp)?;
+            let found = known.get(&qp)?;
             let rq_depth = attributes.own_receives();
             Some(Object::QueuePair(QpInfo {
                 qp,
                 client,
-                state: look.state,
+                state: found.state,
                 pd: attributes.pd,
                 send_cq: attributes.send_cq,
                 recv_cq: attributes.recv_cq,
                 srq: attributes.srq,
                 sq_depth: attributes.sq_depth,
                 rq_depth,
-                connection: look.connection,
+                connection: found.connection,
             }))
         };
         Ok(page(listing, show))
@@ -215,18 +217,18 @@ impl ClientSession {
     fn regions(&self, after: u32) -> Result<Page, Refusal> {
         let listing = self.core().prm().list_regions(self.id(), after)?;
         let stags: Vec<_> = listing.found.iter().map(|(_, one)| one.stag).collect();
-        let mut looks: HashMap<u32, StagStatus> = HashMap::new();
+        let mut known: HashMap<u32, StagStatus> = HashMap::new();
         let inspect = || Command::InspectStags {
             stags: stags.clone(),
         };
-        for done in self.core().shards.execute_all(inspect) {
+        for done in self.core().shards.run_all(inspect) {
             let (Answer::Stags(found), _) = done? else {
                 continue;
             };
-            for (index, look) in found {
+            for (index, status) in found {
                 // What work made valid is so in one shard.
-                if look.valid || !looks.contains_key(&index) {
-                    looks.insert(index, look);
+                if status.valid || !known.contains_key(&index) {
+                    known.insert(index, status);
                 }
             }
         }
@@ -237,17 +239,17 @@ impl ClientSession {
                         memory,
                     }| {
             // As above.
-            let look = looks.get(&stag.index())?;
+            let found = known.get(&stag.index())?;
             Some(Object::Region(RegionInfo {
                 index: stag.index(),
                 client,
                 pd,
-                window: look.window,
+                window: found.window,
                 memory,
-                valid: look.valid,
-                qp: look.qp,
-                access: look.access,
-                bytes: look.len,
+                valid: found.valid,
+                qp: found.qp,
+                access: found.access,
+                bytes: found.len,
             }))
         };
         Ok(page(listing, show))

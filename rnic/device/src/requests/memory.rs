@@ -14,7 +14,7 @@ use rnic_ipc::shm::{SharedMemory, ShmError};
 use rnic_prm::RegionGrant;
 
 use super::ClientSession;
-use crate::clients::client::{Held, Turn};
+use crate::clients::client::{MemoryHandle, SessionState};
 use crate::refuse;
 
 mod remote;
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 impl ClientSession {
     pub(super) fn register_memory(
         &self,
-        turn: &mut Turn,
+        state: &mut SessionState,
         wanted: &Wanted,
         fds: &[OwnedFd],
     ) -> Result<Response, Refusal> {
@@ -58,13 +58,13 @@ impl ClientSession {
         self.core().prm().note_memory(&grant, memory);
         let user = self.client.credentials.uid;
         let added = mapped(&grant, user, offset, fds).and_then(|memory| self.add(&grant, memory));
-        self.finish_registration(turn, (grant, memory), added, begun)
+        self.finish_registration(state, (grant, memory), added, begun)
     }
 
     /// Memory that is in no memfd.
     pub(super) fn register_remote(
         &self,
-        turn: &mut Turn,
+        state: &mut SessionState,
         wanted: &Wanted,
         fds: &[OwnedFd],
     ) -> Result<Response, Refusal> {
@@ -86,13 +86,13 @@ impl ClientSession {
             length,
         )?;
         let added = remote::open(&grant, fds).and_then(|memory| self.add(&grant, memory));
-        self.finish_registration(turn, (grant, MemoryKind::Remote), added, begun)
+        self.finish_registration(state, (grant, MemoryKind::Remote), added, begun)
     }
 
     /// Memory of this process.
     pub(super) fn register_own(
         &self,
-        turn: &mut Turn,
+        state: &mut SessionState,
         (pd, stream, access): (PdId, Option<QpNum>, Access),
         memory: Arc<SharedMemory>,
     ) -> Result<Response, Refusal> {
@@ -105,14 +105,14 @@ impl ClientSession {
         self.core().prm().note_memory(&grant, MemoryKind::Local);
         let region = RegionMemory::whole(memory.clone());
         let added = self.add(&grant, (region, memory));
-        self.finish_registration(turn, (grant, MemoryKind::Local), added, begun)
+        self.finish_registration(state, (grant, MemoryKind::Local), added, begun)
     }
 
     fn finish_registration(
         &self,
-        turn: &mut Turn,
+        state: &mut SessionState,
         (grant, kind): (RegionGrant, MemoryKind),
-        added: Result<Held, Refusal>,
+        added: Result<MemoryHandle, Refusal>,
         begun: Instant,
     ) -> Result<Response, Refusal> {
         match added {
@@ -121,7 +121,7 @@ impl ClientSession {
                     .request_metrics
                     .registered(kind, begun.elapsed());
                 let stag = grant.stag().0;
-                turn.memory.insert(stag, memory);
+                state.memory.insert(stag, memory);
                 self.core().prm().region_registered(grant);
                 Ok(Response::Region { stag })
             }
@@ -135,8 +135,8 @@ impl ClientSession {
     fn add(
         &self,
         grant: &RegionGrant,
-        (memory, held): (RegionMemory, Held),
-    ) -> Result<Held, Refusal> {
+        (memory, held): (RegionMemory, MemoryHandle),
+    ) -> Result<MemoryHandle, Refusal> {
         let stag = *grant.stag();
         let shards = &self.core().shards;
         let word = shards.are_several().then(|| StagWord::valid(stag));
@@ -176,12 +176,16 @@ impl ClientSession {
         }
     }
 
-    pub(super) fn deregister_memory(&self, turn: &mut Turn, stag: u32) -> Result<(), Refusal> {
+    pub(super) fn deregister_memory(
+        &self,
+        state: &mut SessionState,
+        stag: u32,
+    ) -> Result<(), Refusal> {
         let revocation = self.core().prm().deregister_region(self.id(), stag)?;
         let stag = *revocation.stag();
         let revoked = self.core().shards.all_do(|| Command::RemoveRegion { stag });
         self.core().prm().region_revoked(revocation);
-        turn.memory.remove(&stag.0);
+        state.memory.remove(&stag.0);
         revoked
     }
 }
@@ -191,7 +195,7 @@ fn mapped(
     user: u32,
     offset: u64,
     fds: &[OwnedFd],
-) -> Result<(RegionMemory, Held), Refusal> {
+) -> Result<(RegionMemory, MemoryHandle), Refusal> {
     let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
     let memory = SharedMemory::map_registered(user, fd, offset, *grant.length());
     let memory = memory.map_err(bad_memory)?;

@@ -10,15 +10,15 @@ use rnic_ipc::ring::{CqMemory, QpLayout, QpMemory};
 use rnic_prm::{CqGrant, CqResize, QpGrant};
 
 use super::{ClientSession, Granted, share};
-use crate::clients::client::Turn;
-use crate::device::core::Core;
+use crate::clients::client::SessionState;
 use crate::refuse;
+use crate::runtime::To;
 
 impl ClientSession {
-    pub(super) fn create_cq(&self, turn: &mut Turn, depth: u32) -> Granted {
+    pub(super) fn create_cq(&self, state: &mut SessionState, depth: u32) -> Granted {
         let rings = self.core().shards.count() as u32;
         let grant = self.core().prm().create_cq(self.id(), depth, rings)?;
-        match self.add_cq(turn, &grant) {
+        match self.add_cq(state, &grant) {
             Ok(fds) => {
                 let response = Response::Cq {
                     cq: *grant.cq(),
@@ -34,11 +34,11 @@ impl ClientSession {
         }
     }
 
-    fn add_cq(&self, turn: &mut Turn, grant: &CqGrant) -> Result<Vec<OwnedFd>, Refusal> {
+    fn add_cq(&self, state: &mut SessionState, grant: &CqGrant) -> Result<Vec<OwnedFd>, Refusal> {
         let shards = &self.core().shards;
         let rings = CqMemory::create(*grant.depth(), shards.count());
         let (rings, memory) = rings.map_err(refuse::ring)?;
-        let memory = share(turn, memory)?;
+        let memory = share(state, memory)?;
         let (notify, notified) = rnic_ipc::wake::pair()
             .map_err(|errno| refuse::host("a socket pair for notifications", errno))?;
         let cq = *grant.cq();
@@ -53,19 +53,23 @@ impl ClientSession {
         Ok(vec![memory, notified.into_fd()])
     }
 
-    pub(super) fn resize_cq(&self, turn: &mut Turn, cq: CqId, depth: u32) -> Granted {
+    pub(super) fn resize_cq(&self, state: &mut SessionState, cq: CqId, depth: u32) -> Granted {
         let resize = self.core().prm().resize_cq(self.id(), cq, depth)?;
         let depth = *resize.depth();
-        let replaced = self.replace_cq_ring(turn, &resize);
+        let replaced = self.replace_cq_ring(state, &resize);
         self.core().prm().cq_resized(resize, replaced.is_ok());
         Ok((Response::Cq { cq, depth }, vec![replaced?]))
     }
 
-    fn replace_cq_ring(&self, turn: &mut Turn, resize: &CqResize) -> Result<OwnedFd, Refusal> {
+    fn replace_cq_ring(
+        &self,
+        state: &mut SessionState,
+        resize: &CqResize,
+    ) -> Result<OwnedFd, Refusal> {
         let shards = &self.core().shards;
         let rings = CqMemory::create(*resize.depth(), shards.count());
         let (rings, memory) = rings.map_err(refuse::ring)?;
-        let memory = share(turn, memory)?;
+        let memory = share(state, memory)?;
         let cq = *resize.cq();
         let replace = |ring| Command::ReplaceCqRing { cq, ring };
         // One that took its ring gives completions to it. Where another refused, the queue has failed there.
@@ -81,9 +85,9 @@ impl ClientSession {
         removed
     }
 
-    pub(super) fn create_qp(&self, turn: &mut Turn, attributes: QpAttributes) -> Granted {
+    pub(super) fn create_qp(&self, state: &mut SessionState, attributes: QpAttributes) -> Granted {
         let grant = self.core().prm().create_qp(self.id(), attributes)?;
-        match self.add_qp(turn, &grant) {
+        match self.add_qp(state, &grant) {
             Ok((layout, memory)) => {
                 let response = Response::Qp {
                     qp: *grant.qp(),
@@ -100,7 +104,11 @@ impl ClientSession {
         }
     }
 
-    fn add_qp(&self, turn: &mut Turn, grant: &QpGrant) -> Result<(QpLayout, OwnedFd), Refusal> {
+    fn add_qp(
+        &self,
+        state: &mut SessionState,
+        grant: &QpGrant,
+    ) -> Result<(QpLayout, OwnedFd), Refusal> {
         let attributes = grant.attributes();
         let slots = |depth, places| QpMemory::slots(depth, places).map_err(refuse::ring);
         let layout = QpMemory::layout(
@@ -111,9 +119,9 @@ impl ClientSession {
         let shards = &self.core().shards;
         let pinned = attributes.srq.is_some();
         let shard = shards.placement().home(pinned);
-        let (sq, rq, told, memory) =
+        let (sq, rq, its_shard, memory) =
             QpMemory::create(&layout, shard as u8).map_err(refuse::ring)?;
-        let memory = share(turn, memory)?;
+        let memory = share(state, memory)?;
         let qp = *grant.qp();
         let add = Command::AddQp {
             client: self.id(),
@@ -122,16 +130,16 @@ impl ClientSession {
             sq,
             rq,
         };
-        shards.execute(shard, add)?;
+        shards.run(To::Shard(shard), add)?;
         let pd = attributes.pd;
         shards.others_do(shard, || Command::AddStream { pd, qp });
-        shards.placement().added((pd, qp), shard, told, pinned);
+        shards.placement().added((pd, qp), shard, its_shard, pinned);
         Ok((layout, memory))
     }
 
     pub(super) fn destroy_qp(&self, qp: QpNum) -> Result<(), Refusal> {
         let removal = self.core().prm().destroy_qp(self.id(), qp)?;
-        let removed = self.core().remove_qp(qp);
+        let removed = self.core().shards.remove_qp(qp);
         self.core().prm().qp_removed(removal);
         removed
     }
@@ -139,7 +147,7 @@ impl ClientSession {
     pub(super) fn query_qp(&self, qp: QpNum) -> Result<QpState, Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
-        let state = self.core().shards.execute_for(qp, Command::QueryQp { qp });
+        let state = self.core().shards.run(To::Qp(qp), Command::QueryQp { qp });
         match state? {
             (Answer::QpState(state), _) => Ok(state),
             (answer, _) => Err(refuse::host(
@@ -153,19 +161,6 @@ impl ClientSession {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
         let modify = Command::ModifyQp { qp, state };
-        self.core().shards.execute_for(qp, modify).map(|_| ())
-    }
-}
-
-impl Core {
-    /// Has the shard of a queue pair forget it, and the others that it is one of its domain's streams.
-    pub(crate) fn remove_qp(&self, qp: QpNum) -> Result<(), Refusal> {
-        let removed = self.shards.execute_for(qp, Command::RemoveQp { qp });
-        let removed_from = self.shards.placement().removed(qp);
-        if let Some((shard, pd)) = removed_from {
-            let remove = || Command::RemoveStream { pd, qp };
-            self.shards.others_do(shard, remove);
-        }
-        removed.map(|_| ())
+        self.core().shards.run(To::Qp(qp), modify).map(|_| ())
     }
 }

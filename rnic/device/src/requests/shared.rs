@@ -9,14 +9,14 @@ use rnic_ipc::ring::{QpMemory, SrqMemory};
 use rnic_prm::SrqGrant;
 
 use super::{ClientSession, Granted, share};
-use crate::clients::client::Turn;
+use crate::clients::client::SessionState;
 use crate::refuse;
-use crate::runtime::FIRST;
+use crate::runtime::{FIRST, To};
 
 impl ClientSession {
     pub(super) fn create_srq(
         &self,
-        turn: &mut Turn,
+        state: &mut SessionState,
         pd: PdId,
         depth: u32,
         max_sge: u32,
@@ -25,7 +25,7 @@ impl ClientSession {
             .core()
             .prm()
             .create_srq(self.id(), pd, depth, max_sge)?;
-        match self.add_srq(turn, &grant) {
+        match self.add_srq(state, &grant) {
             Ok((slots, memory)) => {
                 let srq = *grant.srq();
                 self.core().prm().srq_created(grant);
@@ -38,18 +38,22 @@ impl ClientSession {
         }
     }
 
-    fn add_srq(&self, turn: &mut Turn, grant: &SrqGrant) -> Result<(u32, OwnedFd), Refusal> {
+    fn add_srq(
+        &self,
+        state: &mut SessionState,
+        grant: &SrqGrant,
+    ) -> Result<(u32, OwnedFd), Refusal> {
         let max_sge = *grant.max_sge();
         let slots = QpMemory::slots(*grant.depth(), max_sge).map_err(refuse::ring)?;
         let (ring, memory) = SrqMemory::create(slots, max_sge).map_err(refuse::ring)?;
-        let memory = share(turn, memory)?;
+        let memory = share(state, memory)?;
         let add = Command::AddSrq {
             client: self.id(),
             srq: *grant.srq(),
             max_sge,
             ring,
         };
-        self.core().shards.execute(FIRST, add)?;
+        self.core().shards.run(To::Shard(FIRST), add)?;
         Ok((slots, memory))
     }
 
@@ -57,7 +61,7 @@ impl ClientSession {
         let granted = self.core().prm().use_srq(self.id(), srq)?;
         let srq = *granted.srq();
         let arm = Command::ArmSrq { srq, limit };
-        self.core().shards.execute(FIRST, arm).map(|_| ())
+        self.core().shards.run(To::Shard(FIRST), arm).map(|_| ())
     }
 
     pub(super) fn destroy_srq(&self, srq: SrqId) -> Result<(), Refusal> {
@@ -65,7 +69,7 @@ impl ClientSession {
         let removed = self
             .core()
             .shards
-            .execute(FIRST, Command::RemoveSrq { srq });
+            .run(To::Shard(FIRST), Command::RemoveSrq { srq });
         self.core().prm().srq_removed(removal);
         removed.map(|_| ())
     }

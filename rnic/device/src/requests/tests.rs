@@ -25,15 +25,16 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
-use rnic_net::{PathDefaults, Vlans};
+use rnic_net::PathDefaults;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
 use crate::clients::shared_prm::SharedPrm;
-use crate::device::core::{Core, Parts};
-use crate::interface::paths::Lan;
-use crate::interface::route_monitor::StaleNeighbors;
+use crate::device::core::Core;
+use crate::interface::OpenInterface;
+use crate::interface::open::Started;
+use crate::interface::paths::L2Interface;
 use crate::runtime::Shards;
-use crate::runtime::driver::{Driver, Engine, Manner, telling};
+use crate::runtime::driver::{Driver, Engine, ThreadConfig, event_channel};
 use crate::{ClientSession, Credentials, Device, DeviceConfig, Limits, Runtime};
 
 const CREDENTIALS: Credentials = Credentials {
@@ -80,52 +81,46 @@ impl Bench {
         let mut config = DeviceConfig::new("lo");
         config.limits = limits;
         config.resolve_timeout = Duration::from_millis(50);
-        let (drivers, told) = match runtime {
+        let (drivers, events) = match runtime {
             Runtime::Thread => {
-                let (sender, told) = telling();
+                let (sender, events) = event_channel();
                 let start = |engine| {
-                    let manner = Manner {
+                    let thread = ThreadConfig {
                         core: None,
                         polling: config.polling,
                         seccomp: true,
                     };
-                    let driver = Driver::threaded(engine, sender.clone(), manner);
+                    let driver = Driver::threaded(engine, sender.clone(), thread);
                     driver.unwrap()
                 };
-                (engines.into_iter().map(start).collect(), told)
+                (engines.into_iter().map(start).collect(), events)
             }
             Runtime::Caller => {
-                let (driver, told) = Driver::inline(Box::new(engines.remove(0))).unwrap();
-                (vec![driver], told)
+                let (driver, events) = Driver::inline(Box::new(engines.remove(0))).unwrap();
+                (vec![driver], events)
             }
         };
         let name = "lo".to_owned();
         let shared_prm = SharedPrm::new(config.limits.clone(), config.administrators);
-        let parts = Parts {
-            config,
-            number: 0,
-            lans: vec![Lan {
-                interface: Interface {
-                    name,
-                    index: 1,
-                    mac: [2, 0, 0, 0, 0, 1],
-                    defaults: PathDefaults::new(1500),
-                },
-                vlan: None,
-            }],
-            vlans: Vlans::default(),
-            xdp_mode: "generic".to_owned(),
-            members: None,
-            netlink: Some(Netlink::open().unwrap()),
-            stale_neighbors: StaleNeighbors::new().unwrap(),
-            steering: None,
-            shards: Shards::new(drivers, told),
-            capture: None,
-            frame_bytes: ChunkSize::Bytes2048.frame_capacity(),
-            icmp: Vec::new(),
+        let l2 = L2Interface {
+            interface: Interface {
+                name,
+                index: 1,
+                mac: [2, 0, 0, 0, 0, 1],
+                defaults: PathDefaults::new(1500),
+            },
+            vlan: None,
         };
-        let core = Core::new(parts, Arc::new(shared_prm));
-        core.take_loopback_addresses();
+        let frame_bytes = ChunkSize::Bytes2048.frame_capacity();
+        let mut interface = OpenInterface::new((config, 0), vec![l2], frame_bytes, None).unwrap();
+        interface.netlink = Some(Netlink::open().unwrap());
+        let started = Started {
+            interface,
+            shards: Shards::new(drivers, events),
+            capture: None,
+        };
+        let core = Core::new(started, Arc::new(shared_prm));
+        core.interface.take_loopback_addresses();
         Self {
             device: Device::start(Arc::new(core)).unwrap(),
             wire: wires.remove(0),

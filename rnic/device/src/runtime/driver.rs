@@ -1,8 +1,8 @@
 //! Who runs a shard, and how commands reach it.
 //!
-//! Either a thread of its own, to which commands go by a bounded channel, or whoever calls
-//! [`Driver::drive`]. In both cases what the shard tells comes out as [`Told`], stamped in the
-//! order in which the shard did and said things. The shards of a device tell by one channel.
+//! Either its own thread, to which commands go by a bounded channel, or the caller of
+//! [`Driver::drive`]. In both cases the shard's events come out as [`ShardMessage`], stamped in the order in which the
+//! shard executed commands and made events. The shards of a device share one channel.
 
 mod beat;
 mod contention;
@@ -22,16 +22,17 @@ use rnic_xsk::Port;
 pub(crate) use beat::{Beat, Seen};
 pub(crate) use engine::{Drive, Engine, Patience};
 pub(crate) use kicks::Kicks;
+pub(super) use thread::thread_name;
 
 use crate::Polling;
 use crate::sync::lock;
 
-/// Things told that wait for whoever handles them; beyond it the shard thread waits.
-const TOLD_MAX: usize = 1024;
+/// Events that wait to be handled; beyond it the shard's thread waits.
+const EVENTS_MAX: usize = 1024;
 
-/// What a shard told, and when.
+/// An event of a shard, and when it was made.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ShardMessage {
     pub(crate) event: ShardEvent,
     pub(crate) stamp: Stamp,
 }
@@ -47,14 +48,14 @@ pub(crate) type Reply = (Result<Answer, CommandError>, Stamp);
 /// The same of a shard that may have stopped.
 pub(crate) type Done = Result<Reply, Stopped>;
 
-/// The channel by which shards that run in threads tell.
-pub(crate) fn telling() -> (Sender<Told>, Receiver<Told>) {
-    crossbeam::channel::bounded(TOLD_MAX)
+/// The channel for events of shards that run in threads.
+pub(crate) fn event_channel() -> (Sender<ShardMessage>, Receiver<ShardMessage>) {
+    crossbeam::channel::bounded(EVENTS_MAX)
 }
 
 /// How a thread runs its shard.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ThreadConfig {
     /// The processor that it stays on.
     pub(crate) core: Option<u32>,
     pub(crate) polling: Polling,
@@ -95,21 +96,21 @@ enum Runner {
     Threaded(thread::Handle),
     Inline {
         engine: Mutex<Option<Box<dyn Drive>>>,
-        told: Teller,
+        events: EventSender,
     },
 }
 
-/// What an inline shard tells goes by this.
+/// Takes the events of an inline shard.
 #[derive(Debug)]
-struct Teller {
-    told: Sender<Told>,
-    /// Something may be in the channel: cheaper to look at than that.
+struct EventSender {
+    channel: Sender<ShardMessage>,
+    /// The channel may not be empty: cheaper to read than the channel.
     some: AtomicBool,
 }
 
-impl Teller {
-    fn tell(&self, item: Told) {
-        drop(self.told.send(item));
+impl EventSender {
+    fn send(&self, message: ShardMessage) {
+        drop(self.channel.send(message));
         self.some.store(true, Ordering::Release);
     }
 }
@@ -118,13 +119,13 @@ impl Driver {
     /// Starts a thread that polls until [`Driver::begin_stopping`].
     pub(crate) fn threaded<P: Port + Send + std::fmt::Debug + 'static>(
         engine: Engine<P>,
-        told: Sender<Told>,
-        manner: Manner,
+        events: Sender<ShardMessage>,
+        config: ThreadConfig,
     ) -> std::io::Result<Self> {
         let kicks = Arc::new(Kicks::new()?);
         let beat = Beat::default();
         let shared = (kicks.clone(), beat.clone());
-        let handle = thread::start(engine, shared, told, manner)?;
+        let handle = thread::start(engine, shared, events, config)?;
         Ok(Self {
             runner: Runner::Threaded(handle),
             kicks,
@@ -132,24 +133,26 @@ impl Driver {
         })
     }
 
-    /// Leaves polling to [`Driver::drive`]. What the shard tells comes by the channel.
-    pub(crate) fn inline(engine: Box<dyn Drive>) -> std::io::Result<(Self, Receiver<Told>)> {
+    /// Leaves polling to [`Driver::drive`]. The channel has the shard's events.
+    pub(crate) fn inline(
+        engine: Box<dyn Drive>,
+    ) -> std::io::Result<(Self, Receiver<ShardMessage>)> {
         let kicks = Arc::new(Kicks::new()?);
-        // Whoever drives also takes what is told, so the channel can't be waited for.
-        let (sender, told) = crossbeam::channel::unbounded();
+        // The thread that drives also handles events, so a full channel could not be waited for.
+        let (channel, events) = crossbeam::channel::unbounded();
         let engine = Mutex::new(Some(engine));
         let driver = Self {
             runner: Runner::Inline {
                 engine,
-                told: Teller {
-                    told: sender,
+                events: EventSender {
+                    channel,
                     some: AtomicBool::new(false),
                 },
             },
             kicks,
             beat: Beat::default(),
         };
-        Ok((driver, told))
+        Ok((driver, events))
     }
 
     /// Whether a thread runs the shard.
@@ -157,7 +160,7 @@ impl Driver {
         matches!(self.runner, Runner::Threaded(_))
     }
 
-    /// Whether the shard's thread goes on.
+    /// Counts the iterations of the shard's thread.
     pub(crate) fn beat(&self) -> &Beat {
         &self.beat
     }
@@ -167,14 +170,14 @@ impl Driver {
         &self.kicks
     }
 
-    /// Whether an inline shard may have told something since this was asked the last time.
+    /// Whether an inline shard may have made events since the last call.
     #[inline]
-    pub(crate) fn has_told(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         match &self.runner {
             Runner::Threaded(_) => false,
             // Read before it is written: it hardly ever has.
-            Runner::Inline { told, .. } => {
-                told.some.load(Ordering::Relaxed) && told.some.swap(false, Ordering::Acquire)
+            Runner::Inline { events, .. } => {
+                events.some.load(Ordering::Relaxed) && events.some.swap(false, Ordering::Acquire)
             }
         }
     }
@@ -191,11 +194,11 @@ impl Driver {
                 Ok(answer) => Pending::Given(answer),
                 Err(stopped) => Pending::Done(Box::new(Err(stopped))),
             },
-            Runner::Inline { engine, told } => {
+            Runner::Inline { engine, events } => {
                 let done = lock(engine).as_mut().ok_or(Stopped).map(|engine| {
-                    let mut tell = |item| told.tell(item);
-                    let done = engine.execute(command, &mut tell);
-                    engine.drain(&mut tell);
+                    let mut send = |message| events.send(message);
+                    let done = engine.execute(command, &mut send);
+                    engine.drain(&mut send);
                     done
                 });
                 Pending::Done(Box::new(done))
@@ -227,23 +230,23 @@ impl Driver {
         }
     }
 
-    /// Polls the shard once, when no thread does; says whether there was work.
+    /// Polls the shard once, when no thread does. Returns whether there was work.
     pub(crate) fn drive(&self) -> bool {
         match &self.runner {
             Runner::Threaded(_) => false,
-            Runner::Inline { engine, told } => {
+            Runner::Inline { engine, events } => {
                 let mut engine = lock(engine);
                 let Some(engine) = engine.as_mut() else {
                     return false;
                 };
-                engine.poll(&mut |item| told.tell(item))
+                engine.poll(&mut |message| events.send(message))
             }
         }
     }
 
-    /// Has the shard send what the client has just posted to this queue pair, when no thread runs it and nobody
-    /// else does at this moment. Returns whether it took the work; else the doorbell is to be rung. Events that
-    /// result are told by the next call of [`Self::drive`].
+    /// Has the shard send what the client has just posted to this queue pair, unless a thread runs it, at this moment
+    /// or always. Returns whether it took the work; else the doorbell is to be rung. Events that result come out by
+    /// the next call of [`Self::drive`].
     pub(crate) fn transmit_posted(&self, client: ClientId, qp: QpNum) -> bool {
         let Runner::Inline { engine, .. } = &self.runner else {
             return false;
@@ -262,9 +265,9 @@ impl Driver {
     pub(crate) fn begin_stopping(&self, patience: Patience) {
         match &self.runner {
             Runner::Threaded(handle) => handle.begin_stopping(patience),
-            Runner::Inline { engine, told } => {
+            Runner::Inline { engine, events } => {
                 if let Some(mut engine) = lock(engine).take() {
-                    engine.quiesce(patience, &mut |item| told.tell(item));
+                    engine.quiesce(patience, &mut |message| events.send(message));
                 }
             }
         }

@@ -1,17 +1,17 @@
-//! Looks whether all shards go on. One that does not holds up its own connections, and everybody who registers or
-//! revokes memory: so it is named.
+//! Checks that all shards make progress. One that does not delays its own connections, and all requests that
+//! register or revoke memory: so the log names it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::runtime::driver::{Beat, Seen};
+use crate::runtime::driver::{Beat, Seen, thread_name};
 use crate::sync::lock;
 
-/// Between two looks.
-pub(crate) const LOOK: Duration = Duration::from_secs(1);
-/// Looks in a row that find a shard where it was, until that is told.
-const LOOKS: u32 = 5;
+/// Between two checks.
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Checks in a row that find a shard where it was, until that is logged.
+const CHECKS: u32 = 5;
 
 /// What was seen of each shard.
 #[derive(Debug)]
@@ -29,26 +29,26 @@ impl Watch {
         }
     }
 
-    /// Shards that stand still.
+    /// Shards that make no progress.
     pub(crate) fn stalled(&self) -> u32 {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Looks at all shards, by their beats. Tells by `say` of those that began to stand still or to go on.
-    pub(super) fn look<'b>(
+    /// Checks all shards, by their beats. Calls `report` for those that stopped making progress, or make it again.
+    pub(super) fn check<'b>(
         &self,
         beats: impl Iterator<Item = &'b Beat>,
-        mut say: impl FnMut(usize, News),
+        mut report: impl FnMut(usize, Change),
     ) {
         let mut stalled = 0;
         for (shard, (seen, beat)) in lock(&self.seen).iter_mut().zip(beats).enumerate() {
-            let stood = seen.unchanged >= LOOKS;
-            *seen = beat.look(*seen);
-            let stands = seen.unchanged >= LOOKS;
+            let stood = seen.unchanged >= CHECKS;
+            *seen = beat.observe(*seen);
+            let stands = seen.unchanged >= CHECKS;
             stalled += u32::from(stands);
             match (stood, stands) {
-                (false, true) => say(shard, News::StandsStill),
-                (true, false) => say(shard, News::GoesOn),
+                (false, true) => report(shard, Change::Stalled),
+                (true, false) => report(shard, Change::Resumed),
                 _ => {}
             }
         }
@@ -56,34 +56,26 @@ impl Watch {
     }
 }
 
-/// What is new of a shard.
+/// How the state of a shard changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    StandsStill,
-    GoesOn,
+pub(super) enum Change {
+    Stalled,
+    Resumed,
 }
 
-impl News {
-    /// Logs it of a shard of an interface.
+impl Change {
+    /// Logs it for a shard of an interface.
     pub(super) fn log(self, interface: &str, shard: usize) {
         match self {
-            Self::StandsStill => log::error!(
+            Self::Stalled => log::error!(
                 "shard {shard} of interface {interface} (thread {}) has not polled for {} s: its connections stand \
                  still, and requests that need all shards wait. See what the thread waits for (/proc/PID/task/TID/stack); \
                  if it does not go on, restart rnicd",
                 thread_name(shard),
-                LOOK.as_secs() * u64::from(LOOKS)
+                WATCH_INTERVAL.as_secs() * u64::from(CHECKS)
             ),
-            Self::GoesOn => log::warn!("shard {shard} of interface {interface} polls again"),
+            Self::Resumed => log::warn!("shard {shard} of interface {interface} polls again"),
         }
-    }
-}
-
-/// The name of a shard's thread.
-pub(crate) fn thread_name(shard: usize) -> String {
-    match shard {
-        0 => "rnic-shard".to_owned(),
-        number => format!("rnic-shard-{number}"),
     }
 }
 
@@ -92,28 +84,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_that_stands_still_is_told_of_once_and_again_when_it_goes_on() {
+    fn a_shard_that_stalls_is_reported_once_and_again_when_it_resumes() {
         let beats = [Beat::default(), Beat::default()];
         let watch = Watch::new(2);
-        let mut told = Vec::new();
-        for look in 0..2 * LOOKS {
-            beats[0].turn();
-            if look == LOOKS + 2 {
+        let mut reported = Vec::new();
+        for check in 0..2 * CHECKS {
+            beats[0].iteration();
+            if check == CHECKS + 2 {
                 assert_eq!(watch.stalled(), 1);
-                beats[1].turn();
+                beats[1].iteration();
             }
-            watch.look(beats.iter(), |shard, news| told.push((look, shard, news)));
+            watch.check(beats.iter(), |shard, change| {
+                reported.push((check, shard, change))
+            });
         }
-        let (stood, went) = (LOOKS - 1, LOOKS + 2);
+        let (stood, went) = (CHECKS - 1, CHECKS + 2);
         assert_eq!(
-            told,
-            [(stood, 1, News::StandsStill), (went, 1, News::GoesOn)]
+            reported,
+            [(stood, 1, Change::Stalled), (went, 1, Change::Resumed)]
         );
         assert_eq!(watch.stalled(), 0);
-    }
-
-    #[test]
-    fn the_kernel_shows_all_of_a_thread_s_name() {
-        assert!(thread_name(63).len() <= 15);
     }
 }

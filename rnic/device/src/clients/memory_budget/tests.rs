@@ -5,18 +5,18 @@ use super::*;
 /// The limit of a queue's depth.
 const DEPTH: u32 = 16;
 
-fn room(limit: u64) -> (Room, tempfile::TempDir) {
+fn budget(limit: u64) -> (MemoryBudget, tempfile::TempDir) {
     let top = tempfile::tempdir().unwrap();
     let group = top.path();
     std::fs::write(group.join("memory.max"), limit.to_string()).unwrap();
     std::fs::write(group.join("memory.current"), "0").unwrap();
     std::fs::write(group.join("memory.stat"), "").unwrap();
     let mount = format!("1 1 0:1 / {} rw - cgroup2 c rw\n", group.display());
-    let room = Room {
+    let budget = MemoryBudget {
         groups: Groups::of("0::/\n", &mount),
-        ..Room::default()
+        ..MemoryBudget::default()
     };
-    (room, top)
+    (budget, top)
 }
 
 fn queue_pair(sq_depth: u32) -> Request {
@@ -35,9 +35,9 @@ fn queue_pair(sq_depth: u32) -> Request {
 
 #[test]
 fn what_takes_memory_is_refused_while_a_group_has_none_and_nothing_else() {
-    let (room, group) = room(MARGIN);
+    let (budget, group) = budget(MARGIN);
     assert!(heap::keep_reserves());
-    let check = |request: &Request, to_come| room.check(request, DEPTH, || to_come).map(drop);
+    let check = |request: &Request, uncharged| budget.admit(request, DEPTH, || uncharged).map(drop);
     assert_eq!(check(&Request::AllocPd, 0), Ok(()));
     for request in [Request::AllocPd, queue_pair(16)] {
         let refusal = check(&request, 1).unwrap_err();
@@ -47,18 +47,24 @@ fn what_takes_memory_is_refused_while_a_group_has_none_and_nothing_else() {
     assert_eq!(check(&Request::DeallocPd { pd: PdId(1) }, 1), Ok(()));
     assert_eq!(check(&Request::QueryDevice, 1), Ok(()));
     assert_eq!(check(&queue_pair(DEPTH + 1), 1), Ok(()));
-    assert_eq!(room.refused(), 2);
+    assert_eq!(budget.refused(), 2);
     std::fs::write(group.path().join("memory.max"), "max").unwrap();
     assert_eq!(check(&queue_pair(16), 1), Ok(()));
 }
 
 #[test]
 fn only_who_takes_much_waits_for_others() {
-    let (room, _group) = room(u64::MAX);
+    let (budget, _group) = budget(u64::MAX);
     assert!(heap::keep_reserves());
-    assert!(room.check(&queue_pair(16), DEPTH, || 0).unwrap().is_some());
     assert!(
-        room.check(&Request::AllocPd, DEPTH, || 0)
+        budget
+            .admit(&queue_pair(16), DEPTH, || 0)
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        budget
+            .admit(&Request::AllocPd, DEPTH, || 0)
             .unwrap()
             .is_none()
     );
@@ -66,6 +72,11 @@ fn only_who_takes_much_waits_for_others() {
 
 #[test]
 fn an_embedded_program_is_never_refused() {
-    let (room, _group) = room(0);
-    assert!(room.check(&queue_pair(16), DEPTH, || 0).unwrap().is_none());
+    let (budget, _group) = budget(0);
+    assert!(
+        budget
+            .admit(&queue_pair(16), DEPTH, || 0)
+            .unwrap()
+            .is_none()
+    );
 }

@@ -5,78 +5,74 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rnic_engine::command::Command;
 use rnic_engine::shard::{Shard, ShardConfig, ShardLimits, Siblings};
-use rnic_host::Members;
 use rnic_ipc::capture::Filter;
-use rnic_net::{PathDefaults, Vlans};
-use rnic_steering::KnownFlows;
-use rnic_xsk::{DevicePort, FramePool, Umem, XskPort};
+use rnic_xsk::{DevicePort, XskPort};
 
-use super::{RING, host};
+use super::super::OpenInterface;
+use super::super::flows::Flows;
+use super::{RING, ShardParts, host};
 use crate::capture::{FILE_NUMBER, Tap};
-use crate::interface::flows::Flows;
 use crate::runtime::Shards;
-use crate::runtime::driver::{self, Drive, Driver, Engine, Manner};
+use crate::runtime::driver::{self, Drive, Driver, Engine, ThreadConfig};
 use crate::{DeviceConfig, DeviceError, Limits, Runtime};
 
 /// Addresses of a peer that have a flow each, at most (RFC 9260 section 5.1.2).
 const FLOWS_PER_ASSOCIATION: usize = 8;
 
-/// What the shards of a device have in common.
-pub(super) struct Making<'m> {
-    pub(super) config: &'m DeviceConfig,
-    /// The device's number.
-    pub(super) number: u8,
-    pub(super) vlans: &'m Vlans,
-    /// What passive connections begin with.
-    pub(super) path_defaults: PathDefaults,
+/// The shards of an interface while they are made.
+struct Making<'m> {
+    interface: &'m OpenInterface,
+    config: &'m DeviceConfig,
     /// Where frames go that are to be written to a file.
-    pub(super) tap: Option<Tap>,
+    tap: Option<Tap>,
     /// The processor of each shard's thread, if it stays on one.
-    pub(super) cores: &'m [Option<u32>],
-    /// Whose queues the interface has.
-    pub(super) members: Option<&'m Members>,
+    cores: Vec<Option<u32>>,
+}
+
+/// Makes as many shards as there are tables of flows, and one at least. Queue n goes to shard n modulo their number.
+pub(super) fn shards(
+    interface: &OpenInterface,
+    parts: ShardParts,
+    tap: Option<Tap>,
+) -> Result<Shards, DeviceError> {
+    let count = parts.flows.len().max(1);
+    let making = Making {
+        interface,
+        config: &interface.config,
+        tap,
+        cores: parts.cores,
+    };
+    let mut ports: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+    for (queue, port) in parts.queues.into_iter().enumerate() {
+        ports[queue % count].push(DevicePort::Queue(port));
+    }
+    let mut siblings = making.siblings(count)?.into_iter();
+    let mut flows = parts.flows.into_iter();
+    let zero = Instant::now();
+    let common_secret = secret()?;
+    let mut engines = Vec::new();
+    for ((number, ports), pool) in (0..).zip(ports).zip(parts.pool.shares(count)) {
+        let config = ShardConfig {
+            common_secret,
+            ..making.shard_config(number, count)?
+        };
+        let begin = userspace_net::Instant::ZERO;
+        let mut shard = match ports.is_empty() {
+            true => Shard::loopback_only(config, parts.umem.clone(), pool, begin),
+            false => Shard::new(config, pool, ports, begin),
+        };
+        if let Some(flows) = flows.next() {
+            shard.set_flow_sink(Box::new(Flows(flows)));
+        }
+        if let Some(place) = siblings.next() {
+            shard.join(place);
+        }
+        engines.push(making.engine(shard, (number, count), zero)?);
+    }
+    making.drive(engines).map_err(host("a thread for a shard"))
 }
 
 impl Making<'_> {
-    /// Makes as many shards as there are `flows`, and one at least. Queue n goes to shard n modulo their number.
-    pub(super) fn shards(
-        &self,
-        umem: Umem,
-        pool: FramePool,
-        queues: Vec<XskPort>,
-        flows: Vec<KnownFlows>,
-    ) -> Result<Shards, DeviceError> {
-        let count = flows.len().max(1);
-        let mut ports: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
-        for (queue, port) in queues.into_iter().enumerate() {
-            ports[queue % count].push(DevicePort::Queue(port));
-        }
-        let mut siblings = self.siblings(count)?.into_iter();
-        let mut flows = flows.into_iter();
-        let zero = Instant::now();
-        let common_secret = secret()?;
-        let mut engines = Vec::new();
-        for ((number, ports), pool) in (0..).zip(ports).zip(pool.shares(count)) {
-            let config = ShardConfig {
-                common_secret,
-                ..self.shard_config(number, count)?
-            };
-            let begin = userspace_net::Instant::ZERO;
-            let mut shard = match ports.is_empty() {
-                true => Shard::loopback_only(config, umem.clone(), pool, begin),
-                false => Shard::new(config, pool, ports, begin),
-            };
-            if let Some(flows) = flows.next() {
-                shard.set_flow_sink(Box::new(Flows(flows)));
-            }
-            if let Some(place) = siblings.next() {
-                shard.join(place);
-            }
-            engines.push(self.engine(shard, (number, count), zero)?);
-        }
-        self.drive(engines).map_err(host("a thread for a shard"))
-    }
-
     /// The places of several shards among each other; one has no siblings.
     fn siblings(&self, shards: usize) -> Result<Vec<Siblings>, DeviceError> {
         if shards == 1 {
@@ -103,9 +99,10 @@ impl Making<'_> {
                 ..userspace_tcp::Config::default()
             },
             secret: secret()?,
-            number: (self.number, number),
-            path_defaults: self.path_defaults,
-            vlans: self.vlans.clone(),
+            number: (self.interface.number, number),
+            // What passive connections begin with.
+            path_defaults: self.interface.interface().defaults,
+            vlans: self.interface.vlans.clone(),
             limits: shard_limits(&config.limits),
             first_byte_timeout: config.first_byte_timeout,
             answer_timeout: config.answer_timeout,
@@ -124,7 +121,12 @@ impl Making<'_> {
         zero: Instant,
     ) -> Result<Engine<DevicePort<XskPort>>, DeviceError> {
         let mut engine = Engine::new(shard, number, zero);
-        if let Some(bond) = self.members.filter(|members| members.is_bond) {
+        if let Some(bond) = self
+            .interface
+            .members
+            .as_ref()
+            .filter(|members| members.is_bond)
+        {
             let carry = bond.exits(number.into(), count, bond);
             let (answer, _) = engine.execute(Command::SetExits { carry }, &mut |_| {});
             answer.map_err(|error| host("the members of a bond")(io::Error::other(error)))?;
@@ -137,7 +139,7 @@ impl Making<'_> {
             filter: Filter::default(),
             sink: Box::new(tap.clone()),
         };
-        // The shard has nothing to tell before its first client.
+        // The shard makes no events before its first client.
         let (answer, _) = engine.execute(show, &mut |_| {});
         answer.map_err(|error| DeviceError::BadConfig {
             what: "a capture",
@@ -148,28 +150,28 @@ impl Making<'_> {
     }
 
     /// Has the shards driven as the configuration says, from now on. Inline there is one.
-    fn drive(&self, engines: Vec<Engine<DevicePort<XskPort>>>) -> std::io::Result<Shards> {
+    fn drive(&self, engines: Vec<Engine<DevicePort<XskPort>>>) -> io::Result<Shards> {
         let config = self.config;
         let mut drivers = Vec::new();
-        let (sender, mut told) = driver::telling();
-        for (engine, core) in engines.into_iter().zip(self.cores) {
-            let manner = Manner {
+        let (sender, mut events) = driver::event_channel();
+        for (engine, core) in engines.into_iter().zip(&self.cores) {
+            let thread = ThreadConfig {
                 core: *core,
                 polling: config.polling,
                 seccomp: config.seccomp,
             };
             match config.runtime {
                 Runtime::Thread => {
-                    drivers.push(Driver::threaded(engine, sender.clone(), manner)?);
+                    drivers.push(Driver::threaded(engine, sender.clone(), thread)?);
                 }
                 Runtime::Caller => {
-                    let (driver, tells) = Driver::inline(Box::new(engine))?;
+                    let (driver, its) = Driver::inline(Box::new(engine))?;
                     drivers.push(driver);
-                    told = tells;
+                    events = its;
                 }
             }
         }
-        Ok(Shards::new(drivers, told))
+        Ok(Shards::new(drivers, events))
     }
 }
 

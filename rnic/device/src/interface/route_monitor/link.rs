@@ -1,5 +1,5 @@
-//! The interface's link while it is open: the log tells when it goes and comes back, metrics and messages about
-//! peers that do not answer tell that it is away.
+//! The interface's link while it is open: the log has each change. Metrics, and messages about peers that do not
+//! answer, say when it is down.
 
 use std::sync::atomic::Ordering;
 
@@ -7,13 +7,13 @@ use rnic_host::Interface;
 use rnic_host::link_state::Link;
 use rnic_ipc::control::{DisconnectReason, Event, Refusal};
 
-use crate::device::core::Core;
+use super::super::{OpenInterface, Served};
 use crate::refuse;
 
-/// Looks at the link, and logs that it is another than before.
-pub(super) fn look(core: &Core, interface: &Interface) {
-    let link = Link::of(core.netlink.as_ref(), interface);
-    let before = core.link.swap(link as u8, Ordering::AcqRel);
+/// Reads the state of the link, and logs a change.
+pub(super) fn update(served: &Served, interface: &Interface) {
+    let link = Link::of(served.interface.netlink.as_ref(), interface);
+    let before = served.interface.link.swap(link as u8, Ordering::AcqRel);
     let name = &interface.name;
     match (Link::from(before), link) {
         (before, now) if before == now => {}
@@ -24,13 +24,13 @@ pub(super) fn look(core: &Core, interface: &Interface) {
     }
 }
 
-impl Core {
+impl OpenInterface {
     /// The link, as it was when it last changed.
     pub(crate) fn known_link(&self) -> Link {
         self.link.load(Ordering::Acquire).into()
     }
 
-    /// A refusal of a way over the interface, with what is wrong with the interface itself.
+    /// A refusal of a path over the interface, with what is wrong with the interface itself.
     pub(crate) fn with_link(&self, refusal: Refusal) -> Refusal {
         let interface = self.interface();
         let link = Link::of(self.netlink.as_ref(), &interface);

@@ -2,7 +2,7 @@
 //!
 //! Of a bond, the kernel tells which members carry frames: frames leave by no other. Members and queues that came after
 //! the interface was opened (`ip link set master`, `ethtool -L`; some drivers add queues when an XDP program is attached)
-//! have no sockets, so the kernel gets their frames. It lets nobody take away queues that have sockets.
+//! have no sockets, so the kernel gets their frames. It does not let queues that have sockets be removed.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use rnic_engine::command::Command;
 use rnic_host::{Interface, Members};
 
+use super::super::Served;
 use crate::DedicatedQueues;
-use crate::device::core::Core;
 
-/// Between two looks: the kernel's route messages don't tell of channels.
+/// Between two look-ups: the kernel's route messages don't report channels.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What was seen last, and when to look next.
+/// What was found last, and when to look it up next.
 #[derive(Debug)]
 pub(super) struct FollowedMembers {
     next: Instant,
@@ -25,7 +25,7 @@ pub(super) struct FollowedMembers {
 }
 
 impl FollowedMembers {
-    /// The first look is due.
+    /// The first look-up is due.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             next: now,
@@ -33,42 +33,55 @@ impl FollowedMembers {
         }
     }
 
-    /// How long until the next look.
+    /// How long until the next look-up.
     pub(super) fn patience(&self, now: Instant) -> Duration {
         self.next.saturating_duration_since(now)
     }
 
-    /// Looks, if it is time or something `changed`.
-    pub(super) fn look(&mut self, core: &Core, interface: &Interface, changed: bool, now: Instant) {
-        let (Some(served), Some(netlink)) = (&core.members, &core.netlink) else {
+    /// Looks the members up, if it is time or something `changed`.
+    pub(super) fn update(
+        &mut self,
+        device: &Served,
+        interface: &Interface,
+        changed: bool,
+        now: Instant,
+    ) {
+        let (Some(served), Some(netlink)) = (&device.interface.members, &device.interface.netlink)
+        else {
             return;
         };
         if now < self.next && !(changed && served.is_bond) {
             return;
         }
         self.next = now + INTERVAL;
-        // The interface may be gone, which is told otherwise. Without any member that is up all stays as it is.
-        let dedicated = core.config.dedicated_queues.as_ref();
+        // The interface may be gone, which the monitor finds by itself. Without any member that is up all stays as it is.
+        let dedicated = device.interface.config.dedicated_queues.as_ref();
         let dedicated = dedicated.map(DedicatedQueues::as_slice);
         let found = Members::of(netlink, interface).and_then(|found| found.only(dedicated));
         let Ok(found) = found else { return };
         if served.is_bond {
-            self.follow(core, served, &found, interface);
+            self.follow(device, served, &found, interface);
         }
-        count_unserved(core, served, &found, interface);
+        count_unserved(device, served, &found, interface);
     }
 
     /// Has frames leave by the members that carry them.
-    fn follow(&mut self, core: &Core, served: &Members, found: &Members, interface: &Interface) {
+    fn follow(
+        &mut self,
+        device: &Served,
+        served: &Members,
+        found: &Members,
+        interface: &Interface,
+    ) {
         let carried = served.exits(0, 1, found);
         if carried == self.carried {
             return;
         }
-        let shards = core.shards.count();
+        let shards = device.shards.count();
         let commands = (0..shards).map(|shard| Command::SetExits {
             carry: served.exits(shard, shards, found),
         });
-        for done in core.shards.execute_each(commands) {
+        for done in device.shards.run_each(commands) {
             // A shard that has stopped sends nothing.
             if let Err(refusal) = done {
                 log::debug!("members of {}: {refusal}", interface.name);
@@ -91,10 +104,10 @@ impl FollowedMembers {
     }
 }
 
-/// Counts queues that are not served. Says when there are others than before.
-fn count_unserved(core: &Core, served: &Members, found: &Members, interface: &Interface) {
+/// Counts queues that are not served. Logs when their number changed.
+fn count_unserved(device: &Served, served: &Members, found: &Members, interface: &Interface) {
     let unserved = served.missing(found);
-    let before = core.unserved_queues.load(Ordering::Relaxed);
+    let before = device.interface.unserved_queues.load(Ordering::Relaxed);
     let name = &interface.name;
     if unserved > 0 && unserved != before {
         let (all, served) = (found.queues(), served.queues());
@@ -106,6 +119,9 @@ fn count_unserved(core: &Core, served: &Members, found: &Members, interface: &In
     } else if unserved == 0 && before > 0 {
         log::info!("all RX queues of interface {name} are served again");
     }
-    // Who sees the number finds in the log what it means.
-    core.unserved_queues.store(unserved, Ordering::Release);
+    // The log line comes before the number that it explains.
+    device
+        .interface
+        .unserved_queues
+        .store(unserved, Ordering::Release);
 }

@@ -11,10 +11,10 @@ use rnic_engine::command::{Answer, Command};
 use rnic_host::rejecting::Rejecting;
 use rnic_net::RejectedPaths;
 
+use super::super::paths::L2Interface;
+use super::super::{OpenInterface, Served};
 use super::persisting::Persisting;
 use super::{paths_in_use, present_addresses};
-use crate::device::core::Core;
-use crate::interface::paths::Lan;
 use crate::sync::lock;
 
 /// For so long routes may reject what connections send: who changes routes takes one away before there is the next, and
@@ -30,14 +30,14 @@ pub(super) struct FollowedRejections {
     /// Pairs that are rejected, but not yet for long.
     new: Persisting<Pair>,
     /// What the shards have.
-    told: RejectedPaths,
+    sent: RejectedPaths,
 }
 
 impl FollowedRejections {
     pub(super) fn new() -> Self {
         Self {
             new: Persisting::new(GRACE),
-            told: RejectedPaths::default(),
+            sent: RejectedPaths::default(),
         }
     }
 
@@ -47,69 +47,79 @@ impl FollowedRejections {
     }
 
     /// Reads which routes and rules reject.
-    pub(super) fn read(core: &Core) {
+    pub(super) fn read(served: &Served) {
         match Rejecting::find() {
-            Ok(found) => *lock(&core.rejecting) = Arc::new(found),
+            Ok(found) => *lock(&served.interface.rejecting) = Arc::new(found),
             Err(error) => log::warn!(
                 "interface {}: the host's routes and rules that reject packets can't be read, so those read last \
                  hold, or none: {error}",
-                core.config.interface
+                served.interface.config.interface
             ),
         }
     }
 
     /// Judges all pairs in use, and those that were rejected before. `refused` are pairs with which a connection was
     /// refused: they wait for nothing.
-    pub(super) fn look(&mut self, core: &Core, lans: &[Lan], refused: &HashSet<Pair>) {
-        if lock(&core.rejecting).is_empty() && self.told.is_empty() {
+    pub(super) fn update(
+        &mut self,
+        served: &Served,
+        l2_interfaces: &[L2Interface],
+        refused: &HashSet<Pair>,
+    ) {
+        if lock(&served.interface.rejecting).is_empty() && self.sent.is_empty() {
             return self.new.forget();
         }
         // While an interface is down its routes are gone: that is no rejection.
-        let Some(present) = present_addresses(core, lans) else {
+        let Some(present) = present_addresses(served, l2_interfaces) else {
             return self.new.forget();
         };
-        let Some(paths) = paths_in_use(core) else {
+        let Some(paths) = paths_in_use(served) else {
             return;
         };
-        let mut pairs: HashSet<Pair> = self.told.pairs().chain(refused.iter().copied()).collect();
+        let mut pairs: HashSet<Pair> = self.sent.pairs().chain(refused.iter().copied()).collect();
         pairs.extend(paths.iter().map(|path| (path.local, path.remote)));
         pairs.retain(|(local, _)| present.contains(local));
-        let by = |pair: Pair| core.rejected_by(pair).map(|rule| (pair, rule));
+        let by = |pair: Pair| served.interface.rejected_by(pair).map(|rule| (pair, rule));
         let mut found: HashMap<Pair, Arc<str>> = pairs.into_iter().filter_map(by).collect();
-        let known: HashSet<Pair> = self.told.pairs().chain(refused.iter().copied()).collect();
+        let known: HashSet<Pair> = self.sent.pairs().chain(refused.iter().copied()).collect();
         let new = found.keys().copied().filter(|pair| !known.contains(pair));
         let lasted: HashSet<Pair> = self.new.update(new, Instant::now()).into_iter().collect();
         found.retain(|pair, _| known.contains(pair) || lasted.contains(pair));
         let rejected = RejectedPaths::new(found);
-        if rejected == self.told {
+        if rejected == self.sent {
             return;
         }
-        self.told = rejected;
-        self.tell(core);
+        self.sent = rejected;
+        self.send(served);
     }
 
-    /// Tells the shards, which end a number of connections at a time.
-    fn tell(&self, core: &Core) {
+    /// Gives them to the shards, which end a number of connections at a time.
+    fn send(&self, served: &Served) {
         loop {
-            let told = core
+            let results = served
                 .shards
-                .execute_all(|| Command::SetRejectedPaths(self.told.clone()));
+                .run_all(|| Command::SetRejectedPaths(self.sent.clone()));
             let more = |one: &Result<(Answer, _), _>| {
                 matches!(one, Ok((Answer::Rejected { more: true }, _)))
             };
-            if !told.iter().any(more) {
+            if !results.iter().any(more) {
                 return;
             }
         }
     }
 }
 
-impl Core {
+impl OpenInterface {
+    /// Whether the host rejects no packets at all, as far as is known.
+    pub(crate) fn rejects_nothing(&self) -> bool {
+        lock(&self.rejecting).is_empty()
+    }
+
     /// The route or rule by which the host rejects what goes between these addresses, for people.
     pub(crate) fn rejected_by(&self, (local, remote): Pair) -> Option<Arc<str>> {
         let rejecting = lock(&self.rejecting).clone();
         let netlink = self.netlink.as_ref()?;
-        let interface = self.lan_of(local).interface;
+        let interface = self.l2_of(local).interface;
         rejecting.find_for((netlink, &interface), (local, remote))
     }
 }

@@ -13,12 +13,15 @@ use rnic_ipc::control::{Access, Refusal, RefusalCode};
 use rnic_prm::RegionGrant;
 use rustix::fs::OFlags;
 
-use crate::clients::client::Held;
+use crate::clients::client::MemoryHandle;
 use crate::refuse;
 
 const PROC_MAGIC: i64 = 0x9fa0;
 
-pub(super) fn open(grant: &RegionGrant, fds: &[OwnedFd]) -> Result<(RegionMemory, Held), Refusal> {
+pub(super) fn open(
+    grant: &RegionGrant,
+    fds: &[OwnedFd],
+) -> Result<(RegionMemory, MemoryHandle), Refusal> {
     let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
     let owned = fd.try_clone();
     let owned = owned.map_err(|error| refuse::host("another descriptor of memory", error))?;

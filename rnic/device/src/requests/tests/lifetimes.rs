@@ -125,7 +125,7 @@ fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
         rustix::io::write(&fds[2], &1_u64.to_ne_bytes()).unwrap();
 
         let mut reason = String::new();
-        bench.until("the client is taken away", || {
+        bench.until("the client is removed", || {
             removed.try_recv().map(|found| reason = found).is_ok()
         });
         assert!(reason.contains("doorbell"), "{reason}");
@@ -142,25 +142,26 @@ fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
     }
 }
 
-/// Who holds up new threads may wait for the shard, and the shard for what it told to be handled.
+/// A thread that delays new threads may wait for the shard, and the shard for its events to be handled.
 #[test]
-fn who_condemns_a_client_waits_for_no_thread() {
+fn evicting_a_client_waits_for_no_thread() {
     for bench in both() {
         assert!(heap::keep_reserves());
         let session = bench.client();
         let core = bench.device.core().clone();
-        let client = core.client(session.client()).unwrap();
-        let (sender, condemned) = mpsc::channel();
+        let client = core.clients.get(session.client()).unwrap();
+        let (sender, evicted) = mpsc::channel();
         let large = heap::take_large();
         let fault = std::thread::spawn(move || {
-            core.condemn(&client, RefusalCode::Malformed, "its fault");
+            core.clients
+                .evict(&client, RefusalCode::Malformed, "its fault");
             sender.send(()).unwrap();
         });
-        let waited = condemned.recv_timeout(Duration::from_secs(10));
+        let waited = evicted.recv_timeout(Duration::from_secs(10));
         drop(large);
-        assert!(waited.is_ok(), "it waits for whoever takes memory");
+        assert!(waited.is_ok(), "it waits for a request that takes memory");
         fault.join().unwrap();
-        bench.until("the client is taken away", || {
+        bench.until("the client is removed", || {
             bench.level("device_clients") == 0
         });
     }

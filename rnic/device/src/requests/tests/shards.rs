@@ -6,12 +6,15 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::QpState;
 
 use super::*;
+use crate::runtime::To;
 
 const SHARDS: u8 = 3;
 
 fn queue_pairs_of(bench: &Bench, shard: usize) -> u64 {
     let shards = &bench.device.core().shards;
-    let (Answer::Counters(counters), _) = shards.execute(shard, Command::QueryCounters).unwrap()
+    let (Answer::Counters(counters), _) = shards
+        .run(To::Shard(shard), Command::QueryCounters)
+        .unwrap()
     else {
         panic!()
     };
@@ -103,8 +106,9 @@ fn memory_is_in_all_shards_and_revoked_in_all() {
     let stag = region(&session, pd);
     let regions = |shard| {
         let shards = &bench.device.core().shards;
-        let (Answer::Counters(counters), _) =
-            shards.execute(shard, Command::QueryCounters).unwrap()
+        let (Answer::Counters(counters), _) = shards
+            .run(To::Shard(shard), Command::QueryCounters)
+            .unwrap()
         else {
             panic!()
         };
@@ -194,14 +198,16 @@ fn a_shard_that_stands_still_is_noticed_and_the_others_go_on() {
         filter: Filter::default(),
         sink: Box::new(Holds(held)),
     };
-    shards.execute(0, hold).unwrap();
+    shards.run(To::Shard(0), hold).unwrap();
     // One to be counted there before, the next go to the others.
     qp(&session, pd, cq);
     let elsewhere = shards.placement().home(false);
     assert_ne!(elsewhere, 0);
     assert!(bench.wire.push(&[0; 60]));
     bench.until("it is noticed", || shards.stalled() == 1);
-    shards.execute(elsewhere, Command::QueryCounters).unwrap();
+    shards
+        .run(To::Shard(elsewhere), Command::QueryCounters)
+        .unwrap();
     drop(let_go);
     bench.until("it goes on", || shards.stalled() == 0);
     assert_eq!(bench.level("stalled_shards"), 0);

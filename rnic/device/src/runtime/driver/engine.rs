@@ -10,15 +10,15 @@ use rnic_xsk::Port;
 use rustix::time::{ClockId, clock_gettime};
 use userspace_net::Instant;
 
-use super::Told;
+use super::ShardMessage;
 
 /// A shard is quiet when this many polls in a row found nothing to do ...
 const QUIET_POLLS: u32 = 20;
 /// ... with this pause between them.
 const QUIET_PAUSE: Duration = Duration::from_micros(200);
 
-/// Takes what a shard tells.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Told);
+/// Takes the events of a shard.
+pub(crate) type SendEvent<'a> = &'a mut dyn FnMut(ShardMessage);
 
 /// How long a shard that is to end may go on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,25 +31,25 @@ pub(crate) struct Patience {
 
 /// A shard over any kind of port, as its driver sees it.
 pub(crate) trait Drive: Send + std::fmt::Debug {
-    /// Carries out a command. What was to be told before is told first, so that stamps are true.
+    /// Carries out a command. Events that were made before are sent first, so that stamps are in order.
     fn execute(
         &mut self,
         command: Command,
-        tell: Tell<'_>,
+        send: SendEvent<'_>,
     ) -> (Result<Answer, CommandError>, Stamp);
 
-    /// Polls once, and tells what there is to tell; says whether there was work.
-    fn poll(&mut self, tell: Tell<'_>) -> bool;
+    /// Polls once, and sends the events. Returns whether there was work.
+    fn poll(&mut self, send: SendEvent<'_>) -> bool;
 
     /// Sends what the client has just posted ([`Shard::transmit_posted`]).
     fn transmit_posted(&mut self, client: ClientId, qp: QpNum) -> bool;
 
-    /// Tells what there is to tell.
-    fn drain(&mut self, tell: Tell<'_>);
+    /// Sends the events.
+    fn drain(&mut self, send: SendEvent<'_>);
 
-    /// Polls until the shard is quiet and leaves no peer behind that may still ask for the last
-    /// acknowledgment, or `patience` is over.
-    fn quiesce(&mut self, patience: Patience, tell: Tell<'_>);
+    /// Polls until the shard is quiet and no peer is likely to ask again for the last acknowledgment, or
+    /// `patience` is over.
+    fn quiesce(&mut self, patience: Patience, send: SendEvent<'_>);
 }
 
 /// A shard with its clock and its stamps.
@@ -59,12 +59,11 @@ pub(crate) struct Engine<P> {
     /// The shard's, among those of its device.
     number: u8,
     clock: Clock,
-    /// How often it did or said something.
+    /// Commands executed and events made.
     count: u64,
 }
 
-/// The shard's time. It is looked at before each message and each poll, so it takes one call and one
-/// subtraction.
+/// The shard's time. It is read before each command and each poll, so it takes one call and one subtraction.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// What the host's clock showed at time zero, in nanoseconds.
@@ -138,20 +137,20 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
     fn execute(
         &mut self,
         command: Command,
-        tell: Tell<'_>,
+        send: SendEvent<'_>,
     ) -> (Result<Answer, CommandError>, Stamp) {
-        self.drain(tell);
+        self.drain(send);
         let now = self.now();
         let answer = self.shard.execute(command, now);
         (answer, self.next_stamp())
     }
 
-    fn poll(&mut self, tell: Tell<'_>) -> bool {
+    fn poll(&mut self, send: SendEvent<'_>) -> bool {
         let clock = self.clock;
         let worked = self.shard.poll_by(|| clock.now());
-        // Most polls have nothing to tell, and cost no more than that.
+        // Most polls make no events, and cost no more than this test.
         if self.shard.has_events() {
-            self.drain(tell);
+            self.drain(send);
         }
         worked
     }
@@ -161,14 +160,14 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
         self.shard.transmit_posted(client, qp, || clock.now())
     }
 
-    fn drain(&mut self, tell: Tell<'_>) {
+    fn drain(&mut self, send: SendEvent<'_>) {
         while let Some(event) = self.shard.poll_event() {
             let stamp = self.next_stamp();
-            tell(Told { event, stamp });
+            send(ShardMessage { event, stamp });
         }
     }
 
-    fn quiesce(&mut self, patience: Patience, tell: Tell<'_>) {
+    fn quiesce(&mut self, patience: Patience, send: SendEvent<'_>) {
         let begun = std::time::Instant::now();
         let mut quiet = 0;
         loop {
@@ -179,7 +178,7 @@ impl<P: Port + Send + std::fmt::Debug> Drive for Engine<P> {
             if !unquiet && !lingers() {
                 return;
             }
-            let worked = self.poll(tell);
+            let worked = self.poll(send);
             quiet = if worked { 0 } else { quiet + 1 };
             if !worked {
                 std::thread::sleep(QUIET_PAUSE);

@@ -5,11 +5,13 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rnic_ipc::id::ClientId;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+use crate::sync::lock;
 
 /// Kicks taken in one go; further ones are found at the next sleep.
 const BATCH: usize = 64;
@@ -50,7 +52,9 @@ impl Kicks {
         };
         // Closing alone does not end the watch: the client has the same eventfd.
         if let Err(error) = epoll::delete(&self.epoll, &kick) {
-            log::warn!("the kick of client {client} stays watched: {error}");
+            log::warn!(
+                "the eventfd by which client {client} wakes the shard can't be removed from epoll: {error}"
+            );
         }
     }
 
@@ -61,13 +65,13 @@ impl Kicks {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // Whose they are does not matter: the shard looks at all doorbells. An edge that an error
+        // Whose they are does not matter: the shard reads all doorbells. An edge that an error
         // left here wakes the next sleep.
         let _ = epoll::wait(&self.epoll, &mut events, Some(&now));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, OwnedFd>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 }
 

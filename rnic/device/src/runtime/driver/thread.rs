@@ -1,8 +1,7 @@
-//! The shard's own thread: looks while there is work, and without any as [`Polling`] says; sleeps in
+//! The shard's own thread: polls while there is work, and without any as [`Polling`] says; sleeps in
 //! poll(2) until a frame, a kick, a command or a deadline comes.
 //!
-//! It holds no lock while it polls, and waits for nobody but whoever handles what it tells, who
-//! never waits for it. A panic here is a bug that would leave clients with half an RNIC: it ends
+//! It holds no lock while it polls, and waits only for the thread that handles its events, which never waits for it. A panic here is a bug that would leave clients with half an RNIC: it ends
 //! the process.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,20 +17,19 @@ use rnic_xsk::Port;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::contention::Contention;
-use super::{Beat, Drive, Engine, Kicks, Manner, Patience, Reply, Stopped, Told};
+use super::{Beat, Drive, Engine, Kicks, Patience, Reply, ShardMessage, Stopped, ThreadConfig};
 use crate::Polling;
 use crate::config::cores::runs_on;
-use crate::runtime::thread_name;
 use crate::sync::lock;
 
-/// Commands that wait for the shard; beyond it, who commands waits.
+/// Commands that wait for the shard; beyond it, the thread that gives one waits.
 const COMMANDS_MAX: usize = 64;
 /// Commands carried out between two polls.
 const COMMANDS_PER_POLL: usize = 4;
-/// A port without a descriptor is looked at this often.
+/// A port without a descriptor is polled this often.
 const BLIND_PAUSE: Duration = Duration::from_micros(100);
 
-/// The way to a shard's thread.
+/// To command a shard's thread.
 #[derive(Debug)]
 pub(super) struct Handle {
     inbox: Sender<Message>,
@@ -41,7 +39,7 @@ pub(super) struct Handle {
 
 #[derive(Debug)]
 enum Message {
-    /// Carry out; the answer goes to `reply`, if anybody wants it.
+    /// Carry out; the answer goes to `reply`, if there is one.
     Command {
         command: Box<Command>,
         reply: Option<Sender<Reply>>,
@@ -56,12 +54,12 @@ enum Message {
 pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     engine: Engine<P>,
     (kicks, beat): (Arc<Kicks>, Beat),
-    told: Sender<Told>,
-    Manner {
+    events: Sender<ShardMessage>,
+    ThreadConfig {
         core,
         polling,
         seccomp,
-    }: Manner,
+    }: ThreadConfig,
 ) -> std::io::Result<Handle> {
     let (inbox, messages) = crossbeam::channel::bounded(COMMANDS_MAX);
     let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -73,7 +71,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         waker: waker.clone(),
         kicks,
         beat,
-        told,
+        events,
         polling,
     };
     let name = thread_name(worker.engine.number().into());
@@ -81,7 +79,7 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         let bug = EndProcess("shard");
         let confined = runs_on(core).and_then(|()| confine(seccomp));
         let may_run = confined.is_ok();
-        // Who starts the thread waits for this.
+        // The starting thread waits for this.
         let _ = ready.send(confined);
         if may_run {
             worker.run();
@@ -150,6 +148,14 @@ impl Handle {
     }
 }
 
+/// The name of a shard's thread.
+pub(in crate::runtime) fn thread_name(shard: usize) -> String {
+    match shard {
+        0 => "rnic-shard".to_owned(),
+        number => format!("rnic-shard-{number}"),
+    }
+}
+
 /// Leaves the calling thread what a shard needs of the kernel.
 fn confine(seccomp: bool) -> std::io::Result<()> {
     privileges::renounce("rnic-shard");
@@ -168,7 +174,7 @@ struct Worker<P> {
     waker: Arc<OwnedFd>,
     kicks: Arc<Kicks>,
     beat: Beat,
-    told: Sender<Told>,
+    events: Sender<ShardMessage>,
     polling: Polling,
 }
 
@@ -177,7 +183,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
         let mut last_work = Instant::now();
         let mut contention = Contention::default();
         loop {
-            self.beat.turn();
+            self.beat.iteration();
             let mut worked = false;
             for _ in 0..COMMANDS_PER_POLL {
                 match self.messages.try_recv() {
@@ -191,8 +197,8 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
                     Err(TryRecvError::Disconnected) => return self.quiesce(Patience::default()),
                 }
             }
-            let told = &self.told;
-            worked |= self.engine.poll(&mut |item| drop(told.send(item)));
+            let events = &self.events;
+            worked |= self.engine.poll(&mut |message| drop(events.send(message)));
             match self.polling {
                 _ if worked => last_work = Instant::now(),
                 Polling::Spin => std::hint::spin_loop(),
@@ -211,26 +217,26 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
     }
 
     fn execute(&mut self, command: Command, reply: Option<Sender<Reply>>) {
-        let told = &self.told;
+        let events = &self.events;
         let done = self
             .engine
-            .execute(command, &mut |item| drop(told.send(item)));
+            .execute(command, &mut |message| drop(events.send(message)));
         if let Some(reply) = reply {
-            // Who asked may have given up.
+            // The thread that asked may have ended.
             let _ = reply.send(done);
         }
     }
 
     fn quiesce(&mut self, patience: Patience) {
-        // It ends in its own time.
+        // How long it takes to end is no fault.
         self.beat.sleep();
-        let told = &self.told;
+        let events = &self.events;
         self.engine
-            .quiesce(patience, &mut |item| drop(told.send(item)));
+            .quiesce(patience, &mut |message| drop(events.send(message)));
     }
 
-    /// Waits until there may be work. Clients and commanders are told first, and looked at once
-    /// more after that, so that nobody's call is missed.
+    /// Waits until there may be work. Clients and the owners of commands see that the thread is about to sleep before
+    /// it checks for work once more, so that no wake-up is missed.
     fn sleep(&mut self) {
         if !self.engine.shard().prepare_sleep() {
             return;
@@ -256,7 +262,7 @@ impl<P: Port + Send + std::fmt::Debug> Worker<P> {
         fds.push(PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN));
         let timeout = patience.and_then(|patience| Timespec::try_from(patience).ok());
         if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
-            // EINTR: whatever it was, the next turn finds it.
+            // EINTR: the next iteration finds what it was.
             return;
         }
         let woken = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| !fd.revents().is_empty());

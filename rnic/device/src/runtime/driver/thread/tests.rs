@@ -32,14 +32,14 @@ fn meet_a_bug() {
     let shard = Shard::new(ShardConfig::default(), pool, vec![port], zero);
     let engine = Engine::new(shard, 0, Instant::now());
     let kicks = Arc::new(Kicks::new().unwrap());
-    let (told, _listening) = crossbeam::channel::bounded(8);
+    let (events, _listening) = crossbeam::channel::bounded(8);
     let shared = (kicks, Beat::default());
-    let manner = Manner {
+    let config = ThreadConfig {
         core: None,
         polling: Polling::Event,
         seccomp: true,
     };
-    let handle = start(engine, shared, told, manner).unwrap();
+    let handle = start(engine, shared, events, config).unwrap();
     let plant = Command::AddCapture {
         number: 0,
         filter: Filter::default(),
@@ -58,7 +58,8 @@ fn a_panic_of_the_shard_ends_the_process_with_a_message() {
     if std::env::var_os(PLANTED).is_some() {
         meet_a_bug();
     }
-    let name = "driver::thread::tests::a_panic_of_the_shard_ends_the_process_with_a_message";
+    let name =
+        "runtime::driver::thread::tests::a_panic_of_the_shard_ends_the_process_with_a_message";
     let ended = Program::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(PLANTED, "yes")
@@ -70,4 +71,9 @@ fn a_panic_of_the_shard_ends_the_process_with_a_message() {
         said.contains("the RNIC's shard panicked, which is a bug: ending the process"),
         "{said}"
     );
+}
+
+#[test]
+fn the_kernel_shows_all_of_a_thread_s_name() {
+    assert!(thread_name(63).len() <= 15);
 }
