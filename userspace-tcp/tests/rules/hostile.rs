@@ -255,3 +255,16 @@ fn an_ack_war_ends() {
     }
     assert_eq!((acks, script.info().state), (1, State::Established));
 }
+
+#[test]
+fn too_many_holes_drop_the_segment() {
+    let mut script = Script::active(plain());
+    for i in 1..=1024 {
+        assert_eq!(script.give(ACK, 1 + i * 40, 1, 10).new.len(), 1);
+    }
+    assert!(script.give(ACK, 50_001, 1, 10).new.is_empty());
+    assert_eq!(script.info().counters.ranges_full, 1);
+    // In order there is always a place.
+    assert_eq!(script.give(ACK, 1, 1, 20).new.len(), 1);
+    assert_eq!(script.give(ACK, 21, 1, 20).in_order_to, 50);
+}

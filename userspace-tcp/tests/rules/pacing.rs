@@ -34,51 +34,6 @@ fn far_away(config: Config) -> Script {
 }
 
 #[test]
-fn a_window_that_opens_at_once_goes_out_in_quanta() {
-    let mut script = far_away(plain());
-    assert_eq!(script.out().len(), 10);
-    // Twice the window in a round trip: a segment takes 1.25 ms. Half a quantum was made good.
-    assert_eq!(script.wait_for_timer(), Duration::from_micros(6250));
-    assert_eq!(script.out().len(), 10);
-    // Nothing waits for the pace any more.
-    assert!(script.wait_for_timer() > Duration::from_millis(100));
-}
-
-#[test]
-fn without_pacing_it_goes_at_once() {
-    let config = Config {
-        pacing: false,
-        ..plain()
-    };
-    // Slow start takes eight segments for an ACK then, which is more than these acknowledge.
-    assert_eq!(far_away(config).out().len(), 20);
-}
-
-#[test]
-fn an_ack_does_not_wait_for_the_pace() {
-    let mut script = far_away(plain());
-    script.out();
-    script.give(ACK, 1, 14_601, 1);
-    script.give(ACK, 2, 14_601, 1460);
-    script.give(ACK, 1462, 14_601, 1460);
-    let ack = script.one();
-    assert_eq!((ack.ack, ack.len), (2922, 0));
-}
-
-#[test]
-fn a_retransmission_timeout_does_not_wait_for_the_pace() {
-    let mut script = far_away(plain());
-    script.out();
-    while script.info().counters.timeouts == 0 {
-        script.wait_for_timer();
-        if script.info().counters.timeouts == 0 {
-            script.out();
-        }
-    }
-    assert_eq!(script.out()[0].seq, 14_601);
-}
-
-#[test]
 fn what_is_lost_waits_for_the_pace_but_for_the_first() {
     let config = Config {
         sack: true,

@@ -1,18 +1,13 @@
 //! The path's MTU: by ICMP (RFC 1191, RFC 8201, RFC 5927) and by probing (RFC 4821, RFC 8899). A
 //! segment that was posted is never cut: it goes out as IP fragments.
 
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use userspace_net::{Endpoint, FourTuple};
-use userspace_tcp::{Config, Event, Flags, Options, SendRefusal};
+use userspace_tcp::{Config, Event, Flags};
 
 use crate::script::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Bytes of IPv4 and TCP headers.
-const HEADERS: u32 = 40;
 
 fn with_sack() -> Config {
     Config {
@@ -33,141 +28,6 @@ fn send_large(script: &mut Script, count: usize) -> Vec<Out> {
 fn give_ack(script: &mut Script) {
     let sent = script.info().counters.bytes_out;
     script.give(ACK, 1, sent as i64 + 1, 0);
-}
-
-#[test]
-fn what_a_router_dropped_goes_out_again_at_once_as_fragments() {
-    let mut script = Script::active(with_sack());
-    assert_eq!(send_large(&mut script, 5).len(), 5);
-    let before = script.info();
-    assert!(script.too_big(1461, 1400));
-    assert_eq!(script.events(), [Event::MssChanged { mss: 1360 }]);
-    let again = script.out();
-    assert_eq!(again.len(), 5);
-    for out in &again {
-        assert_eq!((out.len, out.fragment_to), (1460, Some(1400)));
-    }
-    // That was no congestion.
-    let info = script.info();
-    assert_eq!((info.cwnd, info.ssthresh), (before.cwnd, before.ssthresh));
-    assert_eq!(info.counters.fast_recoveries, 0);
-    assert_eq!((info.path_mtu, info.mss, script.mss()), (1400, 1360, 1360));
-    let refused = SendRefusal::Length {
-        len: 1361,
-        mss: 1360,
-    };
-    assert_eq!(script.send(1361), Err(refused));
-    script.send(1360).unwrap();
-    assert_eq!(script.one().fragment_to, None);
-}
-
-/// Ten segments of a flight bring ten errors.
-#[test]
-fn the_errors_of_one_flight_count_once() {
-    let mut script = Script::active(with_sack());
-    send_large(&mut script, 5);
-    for i in 0..5 {
-        assert!(script.too_big(1 + i * 1460, 1400));
-        script.out();
-    }
-    assert_eq!(script.info().counters.retransmits, 5);
-    assert_eq!(script.events().len(), 1);
-    // A narrower link behind that.
-    assert!(script.too_big(1, 1300));
-    assert_eq!(script.out().len(), 5);
-    assert_eq!(script.events(), [Event::MssChanged { mss: 1260 }]);
-}
-
-#[test]
-fn what_is_queued_unsent_goes_out_as_fragments_too() {
-    let mut script = Script::active(plain());
-    script.give_window(1, 1460);
-    script.send(1460).unwrap();
-    script.send(1460).unwrap();
-    script.one();
-    assert!(script.too_big(1, 1400));
-    script.one();
-    script.give_window(1461, 1460);
-    let out = script.one();
-    assert_eq!(
-        (out.seq, out.len, out.fragment_to),
-        (1461, 1460, Some(1400))
-    );
-}
-
-/// RFC 5927 section 4.1, and what can't be true.
-#[test]
-fn an_error_that_can_not_be_true_changes_nothing() {
-    let mut script = Script::active(plain());
-    assert!(!script.too_big(1, 1400), "nothing is in flight");
-    send_large(&mut script, 1);
-    script.send(500).unwrap();
-    script.one();
-    for (seq, mtu) in [
-        (0, 1400),
-        (1961, 1400),
-        (1, 1500),
-        (1, 9000),
-        (1, 60),
-        (1461, 600),
-    ] {
-        assert!(!script.too_big(seq, mtu), "{seq} {mtu}");
-    }
-    assert_eq!(
-        (script.events(), script.out(), script.mss()),
-        (vec![], vec![], 1460)
-    );
-    give_ack(&mut script);
-    assert!(!script.too_big(1, 1400), "it has arrived");
-}
-
-/// RFC 1191 section 5.
-#[test]
-fn a_router_that_names_no_mtu_means_the_next_plateau() {
-    let mut script = Script::active(plain());
-    send_large(&mut script, 1);
-    assert!(script.too_big(1, 0));
-    assert_eq!(script.mss(), 1492 - HEADERS as usize);
-}
-
-#[test]
-fn segments_have_a_least_size_whatever_a_router_says() {
-    let mut script = Script::active(plain());
-    send_large(&mut script, 1);
-    assert!(script.too_big(1, 300));
-    assert_eq!(script.mss(), 552 - HEADERS as usize);
-    assert_eq!(script.one().fragment_to, Some(300));
-    script.send(512).unwrap();
-    assert_eq!(script.one().fragment_to, Some(300));
-    script.send(260).unwrap();
-    assert_eq!(script.one().fragment_to, None);
-}
-
-/// RFC 4821 section 7.7: ICMP is filtered.
-#[test]
-fn large_segments_that_vanish_fall_to_a_size_that_passes_nearly_everywhere() {
-    let mut script = Script::active(plain());
-    send_large(&mut script, 3);
-    script.wait_for_timer();
-    assert_eq!(script.one().fragment_to, None);
-    script.wait_for_timer();
-    assert_eq!(script.one().fragment_to, Some(1200));
-    assert_eq!(script.events(), [Event::MssChanged { mss: 1160 }]);
-    script.give(ACK, 1, 1461, 0);
-    let out = script.out();
-    assert!(!out.is_empty() && out.iter().all(|out| out.fragment_to == Some(1200)));
-}
-
-#[test]
-fn small_segments_that_vanish_say_nothing_about_the_path() {
-    let mut script = Script::active(plain());
-    script.send(500).unwrap();
-    script.out();
-    for _ in 0..5 {
-        script.wait_for_timer();
-        script.out();
-    }
-    assert_eq!(script.mss(), 1460);
 }
 
 /// An established connection that has fallen to 1200 bytes, with everything acknowledged.
@@ -198,20 +58,6 @@ fn until_calm(script: &mut Script) {
         }
     }
     panic!("no probe is wanted");
-}
-
-#[test]
-fn a_larger_segment_that_arrives_raises_the_size() {
-    let mut script = fallen(with_sack());
-    until_calm(&mut script);
-    assert_eq!((script.mss(), script.info().mss), (1460, 1160));
-    script.send(1460).unwrap();
-    assert_eq!(script.mss(), 1160, "one at a time");
-    let probe = script.one();
-    assert_eq!((probe.len, probe.fragment_to), (1460, None));
-    give_ack(&mut script);
-    assert_eq!(script.events(), [Event::MssChanged { mss: 1460 }]);
-    assert_eq!((script.mss(), script.info().mss), (1460, 1460));
 }
 
 /// RFC 4821 section 7.6.2: its loss is no sign of congestion.
@@ -306,62 +152,6 @@ fn ten_minutes_after_a_router_named_a_size_a_larger_one_is_tried() {
     script.wait(SEC);
     until_calm(&mut script);
     assert_eq!((script.mss(), script.info().mss), (1460, 1360));
-}
-
-#[test]
-fn an_idle_connection_has_no_timer_for_its_path() {
-    let mut script = Script::active(plain());
-    send_large(&mut script, 1);
-    script.too_big(1, 1400);
-    script.out();
-    give_ack(&mut script);
-    assert_eq!(script.stack.next_deadline(), None);
-}
-
-#[test]
-fn without_probing_vanished_segments_say_nothing() {
-    let mut script = Script::active(Config {
-        path_mtu_probing: false,
-        ..plain()
-    });
-    send_large(&mut script, 1);
-    for _ in 0..5 {
-        script.wait_for_timer();
-        assert!(script.out().iter().all(|out| out.fragment_to.is_none()));
-    }
-    assert_eq!(script.mss(), 1460);
-}
-
-/// RFC 8201 section 4.
-#[test]
-fn an_ipv6_path_takes_1280_bytes_whatever_a_router_says() {
-    let mut script = Script::new(with_sack());
-    let end = |last, port| {
-        Endpoint::new(
-            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into(),
-            port,
-        )
-    };
-    script.tuple = FourTuple::new(end(1, 7000), end(2, 40_000));
-    script.connect();
-    script.one();
-    let options = Options {
-        mss: Some(1440),
-        sack_permitted: true,
-        ..Options::default()
-    };
-    script.give_options(Flags::SYN | ACK, 0, 1, 0, options);
-    script.one();
-    script.events();
-    assert_eq!((script.mss(), script.info().path_mtu), (1440, 1500));
-    script.send(1440).unwrap();
-    script.one();
-    for mtu in [0, 576, 1279] {
-        assert!(!script.too_big(1, mtu), "{mtu}");
-    }
-    assert!(script.too_big(1, 1280));
-    assert_eq!(script.mss(), 1220);
-    assert_eq!(script.one().fragment_to, Some(1280));
 }
 
 /// Two connections to one host: what is lost of one of them while the other's segments of the same

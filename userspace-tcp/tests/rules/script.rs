@@ -159,11 +159,6 @@ impl Script {
         all
     }
 
-    /// Everything goes out, to whomever.
-    pub fn out_to_anybody(&mut self) {
-        while self.stack.poll_transmit(self.now).is_some() {}
-    }
-
     /// At most one segment.
     pub fn next_out(&mut self) -> Option<Out> {
         let Transmit {

@@ -47,16 +47,6 @@ fn it_is_told_again_only_when_the_pointer_moves_on() {
 }
 
 #[test]
-fn what_is_consumed_is_not_urgent() {
-    let mut script = Script::active(plain());
-    script.give(ACK, 1, 1, 100);
-    let conn = script.conn();
-    script.stack.consumed(conn, 100);
-    give_urgent(&mut script, 51, 50, 60);
-    assert_eq!((script.events(), script.info().urgent_to), (vec![], None));
-}
-
-#[test]
 fn a_pointer_without_its_flag_and_one_out_of_the_window_mean_nothing() {
     let mut script = Script::active(plain());
     let header = script.header(ACK, 1, 1, PEER_WINDOW, Options::default());
