@@ -3,7 +3,7 @@
 //!     raw_messages listen|connect LOCAL REMOTE COUNT LONGEST LONGEST-OF-OTHER shutdown|abort|wait [UDP-PORT]
 //!
 //! With UDP-PORT its packets are in UDP (RFC 6951), both ends on that port, over a UDP socket.
-//! `tests/interop/sctp/messages.c` does the same over usrsctp. Needs root. One process of its kind may run in a network
+//! `tests/interop/sctp/messages.c` does the same over the sockets of the kernel. Needs root. One process of its kind may run in a network
 //! namespace, because each answers every INIT. After the association's end it answers the peer until it is killed.
 
 use std::error::Error;

@@ -13,6 +13,7 @@ use rnic::{
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};
+use rnic_tests::linksim::{Linksim, count};
 use rnic_tests::{usrsctp, wait};
 
 use homes::Homes;
@@ -23,6 +24,17 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The UDP port of both, when packets are in UDP: that of RFC 6951 section 6.
 const UDP: u16 = 9899;
 
+/// Options of a link between them that is bad in each way.
+const BAD_LINK: [&str; 7] = [
+    "--delay=500us",
+    "--loss=3%",
+    "--reorder=5%",
+    "--reorder-by=5",
+    "--duplicate=5%",
+    "--corrupt=3%",
+    "--seed=7",
+];
+
 /// An RNIC on one host, the peer's program on the other.
 struct TestBed {
     daemon: Daemon,
@@ -30,6 +42,8 @@ struct TestBed {
     theirs: Host,
     /// Packets are in UDP.
     in_udp: bool,
+    /// Of each run of the peer's program.
+    peer_options: Vec<String>,
     _lab: Lab,
 }
 
@@ -41,6 +55,10 @@ impl TestBed {
     fn with(name: &str, in_udp: bool) -> Self {
         let mut lab = Lab::new(name);
         let (ours, theirs) = lab.pair(&LinkOptions::default());
+        Self::between(lab, ours, theirs, in_udp)
+    }
+
+    fn between(lab: Lab, ours: Host, theirs: Host, in_udp: bool) -> Self {
         let options = match in_udp {
             true => self::in_udp(),
             false => DaemonOptions::default(),
@@ -51,8 +69,24 @@ impl TestBed {
             ours,
             theirs,
             in_udp,
+            peer_options: Vec::new(),
             _lab: lab,
         }
+    }
+
+    /// The peer waits for what is lost and sent again several times. Where it ends, it stays for a while: its last
+    /// packet may be lost.
+    fn patient(mut self) -> Self {
+        let words = [
+            "--timeout",
+            "50000",
+            "--gap-timeout",
+            "40000",
+            "--linger",
+            "8000",
+        ];
+        self.peer_options = words.map(str::to_owned).into();
+        self
     }
 
     /// The peer as `listen` or `connect`.
@@ -78,6 +112,7 @@ impl TestBed {
             true => command.args(["--udp", &UDP.to_string()]),
             false => command,
         }
+        .args(&self.peer_options)
         .args(words)
     }
 
@@ -139,6 +174,24 @@ fn where_we_begin(bed: &TestBed) {
     for (family, revision) in [(Family::V4, 2), (Family::V6, 1)] {
         let at = bed.theirs.address(family, PORT);
         side::where_we_begin(&context, at, revision, |words| bed.listening(family, words));
+    }
+}
+
+/// Each packet may be lost, late, doubled or damaged, of the set-up and the end too.
+#[test]
+fn all_operations_go_both_ways_over_a_bad_link() {
+    let mut lab = Lab::new("sctp-peer-bad");
+    let (ours, middle, theirs) = lab.over(&LinkOptions::default());
+    let bed = TestBed::between(lab, ours, theirs, false).patient();
+    let link = Linksim::start(&middle, &BAD_LINK);
+    where_we_begin(&bed);
+    where_the_peer_begins(&bed);
+    let report = link.stop();
+    for way in ["to_right", "to_left"] {
+        for counter in ["lost", "reordered", "duplicated", "corrupted"] {
+            let counted = count(&report, &format!("{way}.{counter}"));
+            assert!(counted > 0, "{way} {counter}: {report}");
+        }
     }
 }
 
