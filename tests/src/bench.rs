@@ -11,7 +11,6 @@
 
 pub mod calm;
 pub mod case;
-pub mod flame;
 pub mod goals;
 pub mod ground;
 pub mod interrupt;
@@ -28,7 +27,6 @@ pub mod report;
 pub mod results;
 pub mod rnic;
 pub mod running;
-pub mod stacks;
 pub mod stats;
 pub mod turns;
 

@@ -135,7 +135,7 @@ fn label(out: &mut String, [x, y]: [f64; 2], anchor: &str, text: &str) -> std::f
 
 /// A text as it may stand between elements.
 #[must_use]
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -185,7 +185,6 @@ mod tests {
             "write-64-ping-embedded@1500-inline",
             "kernel-ping@1500-inline",
             "raw-ping-64@1500-inline",
-            "raw-ping-code-16k@1500-inline",
             "send-64-ping-embedded@1500-inline",
             "read-64-ping-embedded@1500-inline",
             "write-64-ping-sctp-embedded@1500-inline",
@@ -195,7 +194,6 @@ mod tests {
         let streams = [
             "raw@1500-rps",
             "raw-verified@1500-rps",
-            "raw-least@1500-rps",
             "write-1M-embedded@1500-rps",
             "write-1M-markers-embedded@1500-rps",
             "write-64k-embedded@1500-rps",

@@ -222,8 +222,7 @@ fn streams() -> Vec<Goal> {
             .iter()
             .flat_map(|napi| [1500, 3506].map(|mtu| (mtu, napi.name())))
     };
-    // The others say what of the first is the copying and verifying, and what the segments, that no
-    // transport can do without.
+    // The others say what of the first is the copying and verifying.
     for (mtu, napi) in places() {
         let of = |what: &str| Side::of(format!("{what}@{mtu}-{napi}"), GBIT);
         let what = |what: &str| format!("{what}, MTU {mtu}, {napi}");
@@ -245,18 +244,6 @@ fn streams() -> Vec<Goal> {
                 Bound::None,
                 of("write-1M-embedded"),
                 of("raw-verified"),
-            ),
-            Goal::ratio(
-                what("the least that a transport of Writes must do / raw AF_XDP"),
-                Bound::None,
-                of("raw-least"),
-                of("raw"),
-            ),
-            Goal::ratio(
-                what("RDMA Write, 1 MiB / the least that a transport of Writes must do"),
-                Bound::None,
-                of("write-1M-embedded"),
-                of("raw-least"),
             ),
         ]);
     }
@@ -296,7 +283,6 @@ fn streams() -> Vec<Goal> {
 fn pings() -> Vec<Goal> {
     let ours = |figure| Side::of("write-64-ping-embedded@1500-inline", figure);
     let kernel = |figure| Side::of("kernel-ping@1500-inline", figure);
-    let code = |figure| Side::of("raw-ping-code-16k@1500-inline", figure);
     vec![
         Goal::ratio(
             "Write ping-pong, 64 bytes, embedded, p50 / raw AF_XDP with frames as long",
@@ -309,19 +295,6 @@ fn pings() -> Vec<Goal> {
             Bound::None,
             ours(P50),
             Side::of("raw-ping-64@1500-inline", P50),
-        ),
-        // What there is of code costs so much, whatever it does; and the rest is what it does.
-        Goal::ratio(
-            "raw AF_XDP with 16 KiB of other code run through behind each frame / without, p50",
-            Bound::None,
-            code(P50),
-            Side::of("raw-ping@1500-inline", P50),
-        ),
-        Goal::ratio(
-            "Write ping-pong, 64 bytes, embedded, p50 / raw AF_XDP with 16 KiB of other code",
-            Bound::None,
-            ours(P50),
-            code(P50),
         ),
         Goal::ratio(
             "Write ping-pong, 64 bytes, embedded, p50 / kernel TCP",

@@ -133,7 +133,7 @@ fn streams(place: Place) -> Vec<Case> {
     let mut all = vec![raw(place, Load::Nothing)];
     // Of frames in one buffer each.
     if place.mtu != JUMBO {
-        all.extend([Load::Bytes, Load::Writes].map(|load| raw(place, load)));
+        all.push(raw(place, Load::Bytes));
     }
     all.extend([rdma(place, write), Case::new(place, kernel(true))]);
     // A NAPI that has a thread is GRO's.
@@ -179,8 +179,7 @@ fn pings(place: Place) -> Vec<Case> {
         Case::new(place, Work::KernelPing),
     ];
     if place.leaves_cores_alone() {
-        let others = [RawPing::SHORT, RawPing::DISPLACING];
-        all.extend(others.map(|ping| Case::new(place, Work::RawPing(ping))));
+        all.push(Case::new(place, Work::RawPing(RawPing::SHORT)));
     }
     all
 }

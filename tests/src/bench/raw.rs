@@ -21,32 +21,20 @@ const WRITE_64: u32 = ETHERNET + 20 + 32 + 2 + 14 + 64 + 4;
 pub struct RawPing {
     /// Its bytes, without FCS.
     bytes: u32,
-    /// KiB of other code that are run through behind each.
-    code: u32,
 }
 
 impl RawPing {
     /// A frame as long as that of an RDMA Write of 64 bytes: the limit of those.
-    pub const AS_WRITE: Self = Self {
-        bytes: WRITE_64,
-        code: 0,
-    };
+    pub const AS_WRITE: Self = Self { bytes: WRITE_64 };
     /// A frame of 64 bytes, which has no room for the headers of any such message.
-    pub const SHORT: Self = Self { bytes: 64, code: 0 };
-    /// As the first. More than half of a first instruction cache is displaced; more code displaces no
-    /// more.
-    pub const DISPLACING: Self = Self {
-        code: 16,
-        ..Self::AS_WRITE
-    };
+    pub const SHORT: Self = Self { bytes: 64 };
 
     /// In names of cases.
     #[must_use]
     pub fn name(self) -> String {
-        match (self.bytes, self.code) {
-            (WRITE_64, 0) => "raw-ping".into(),
-            (WRITE_64, code) => format!("raw-ping-code-{code}k"),
-            (bytes, _) => format!("raw-ping-{bytes}"),
+        match self.bytes {
+            WRITE_64 => "raw-ping".into(),
+            bytes => format!("raw-ping-{bytes}"),
         }
     }
 }
@@ -58,13 +46,11 @@ pub enum Load {
     Nothing,
     /// An application's bytes, verified before they are copied out.
     Bytes,
-    /// The segments of RDMA Writes: the least that a transport of these must do.
-    Writes,
 }
 
 impl Load {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Nothing, Self::Bytes, Self::Writes];
+    pub const ALL: [Self; 2] = [Self::Nothing, Self::Bytes];
 
     /// In names of cases.
     #[must_use]
@@ -72,7 +58,6 @@ impl Load {
         match self {
             Self::Nothing => "raw",
             Self::Bytes => "raw-verified",
-            Self::Writes => "raw-least",
         }
     }
 
@@ -80,7 +65,6 @@ impl Load {
         match self {
             Self::Nothing => None,
             Self::Bytes => Some("--verified"),
-            Self::Writes => Some("--least"),
         }
     }
 }
@@ -99,12 +83,8 @@ pub(super) fn rate(
     let command = |end, role| command(ground, place, end, role, bytes).args(load.option());
     let receiver = started(command(End::B, "receive").args(TIMEOUT), "listening")?;
     let mut sender = command(End::A, "send").args(span.options());
-    if load == Load::Writes {
-        sender = sender.args(TIMEOUT);
-    }
-    // Elsewhere little is lost, and a word of the receiver's now and then costs more than that. What is
-    // acknowledged has a window anyway.
-    if place.napi == Napi::Rps && load != Load::Writes {
+    // Elsewhere little is lost, and a word of the receiver's now and then costs more than that.
+    if place.napi == Napi::Rps {
         sender = sender.arg("--paced");
     }
     Ok(Running::new(sender.spawn(), receiver, rates))
@@ -131,14 +111,10 @@ fn rates(sender: &Finished, receiver: Option<&Finished>) -> Result<Figures, Stri
 pub(super) fn ping(
     ground: &Ground,
     place: Place,
-    RawPing { bytes, code }: RawPing,
+    RawPing { bytes }: RawPing,
     span: Span,
 ) -> Result<Running, String> {
-    let end = |end, role| {
-        command(ground, place, end, role, bytes)
-            .args(TIMEOUT)
-            .args(["--code", &code.to_string()])
-    };
+    let end = |end, role| command(ground, place, end, role, bytes).args(TIMEOUT);
     let pong = started(end(End::B, "pong"), "listening")?;
     let ping = end(End::A, "ping").args(span.options()).spawn();
     Ok(Running::new(ping, pong, |ping, _| {

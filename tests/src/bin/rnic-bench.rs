@@ -12,7 +12,7 @@ use rnic_tests::bench::machine::Machine;
 use rnic_tests::bench::report::Report;
 use rnic_tests::bench::turns::Turns;
 use rnic_tests::bench::{
-    Case, Figures, GBIT, Ground, P50, Results, flame, goals, interrupt, matrix, plots, turns,
+    Case, Figures, GBIT, Ground, P50, Results, goals, interrupt, matrix, plots, turns,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables, interleaved: tables, JSON and plots.
@@ -38,7 +38,7 @@ struct Cli {
     goals: bool,
     /// Let each run wait until the cores are as fast as they can be, and repeat it when they were not
     /// behind it: where others use the machine too.
-    #[arg(long, conflicts_with = "flame")]
+    #[arg(long)]
     calm: bool,
     /// Each case by itself, also those that would be stopped for each other: where they take the
     /// cores from this program too.
@@ -50,10 +50,6 @@ struct Cli {
     /// Only cases that have one of these in their names; a whole name is that one's alone.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// Instead of the benchmark: sample by perf where the time of those cases goes, each run once,
-    /// and write a flame graph of each, flame-NAME.svg, and the same as text.
-    #[arg(long, requires = "only")]
-    flame: bool,
     /// Print the cases' names and end.
     #[arg(long)]
     list: bool,
@@ -61,9 +57,6 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 }
-
-/// Of a core's samples, in hundredths: what has less is left out of a flame graph's text.
-const LEAST_SHARE: f64 = 1.0;
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds")?;
@@ -85,15 +78,6 @@ fn main() -> ExitCode {
     if cases.is_empty() {
         eprintln!("rnic-bench: --only leaves nobody; --list names all");
         return ExitCode::from(2);
-    }
-    if cli.flame {
-        return match sample(&cli, &cases) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("rnic-bench: {error}");
-                ExitCode::FAILURE
-            }
-        };
     }
     match bench(&cli, cases) {
         Ok(results) if interrupt::came() => {
@@ -139,23 +123,6 @@ fn prepare(cli: &Cli) -> Result<(Ground, Duration), String> {
     std::fs::create_dir_all(&cli.out)
         .map_err(|error| format!("can't make {}: {error}", cli.out.display()))?;
     Ok((Ground::new(duration, cli.memory.clone()), duration))
-}
-
-/// Flame graphs instead of figures.
-fn sample(cli: &Cli, cases: &[Case]) -> Result<(), String> {
-    let (mut ground, _) = prepare(cli)?;
-    for case in cases {
-        let name = &case.name;
-        eprintln!("{name} ...");
-        let root = flame::record(case, &mut ground)?;
-        let svg = flame::svg(&root, name);
-        write(&cli.out, &format!("flame-{name}.svg"), &svg)?;
-        let text = root.text(LEAST_SHARE);
-        write(&cli.out, &format!("flame-{name}.txt"), &text)?;
-        println!("{name}\n{text}");
-    }
-    eprintln!("written to {}", cli.out.display());
-    Ok(())
 }
 
 fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {

@@ -8,14 +8,11 @@
 //!
 //! A frame is an Ethernet header (to everybody, EtherType 0x88B5, which IEEE 802 leaves to local
 //! experiments), one byte that says what it is for, seven of padding, and a number. What is behind
-//! that is neither written nor read, or an application's bytes (`bytes`); or all of it is the segments
-//! of a transport that does no more than it must ([`least`]). The interface is taken whole, and its
-//! kernel hears nothing of it.
+//! that is neither written nor read, or an application's bytes (`bytes`). The interface is taken whole,
+//! and its kernel hears nothing of it.
 
 mod bytes;
-pub mod code;
 pub mod echo;
-pub mod least;
 pub mod rate;
 
 use std::time::{Duration, Instant};
@@ -28,7 +25,7 @@ use self::bytes::Bytes;
 use crate::endpoint::ToolError;
 
 /// Bytes of an Ethernet frame that this needs.
-pub const LEAST_FRAME: usize = 60;
+pub const FRAME_MIN: usize = 60;
 
 /// Frames that are sent and not completed, at most: a veth's ring has 256 places, and what does not
 /// fit there is lost.
@@ -87,8 +84,6 @@ pub enum Load {
     Nothing,
     /// An application's bytes, which are copied into them, verified, and copied out.
     Bytes,
-    /// Segments of RDMA Writes ([`least`]).
-    Writes,
 }
 
 /// How a receiver waits for frames.
@@ -129,8 +124,7 @@ impl Wire {
         let chunk = ChunkSize::for_mtu(mtu)?;
         if load != Load::Nothing && chunk.chunks() > 1 {
             return Err(ToolError::Usage(format!(
-                "--verified and --least are for frames that fit one buffer, of {} bytes at most: \
-                 {bytes} do not",
+                "--verified is for frames that fit one buffer, of {} bytes at most: {bytes} do not",
                 ChunkSize::Bytes4096.chunk_capacity()
             )));
         }
@@ -319,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let mut bytes = [0xaa; LEAST_FRAME];
+        let mut bytes = [0xaa; FRAME_MIN];
         for kind in [
             Kind::Data,
             Kind::End,

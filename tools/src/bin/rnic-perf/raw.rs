@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::perf::raw::code::CODE_MAX;
-use rnic_tools::perf::raw::{LEAST_FRAME, Load, Waiting, Wire, echo, least, rate};
+use rnic_tools::perf::raw::{FRAME_MIN, Load, Waiting, Wire, echo, rate};
 use rnic_tools::size;
 use rnic_tools::xdp::Mode;
 
@@ -31,10 +30,6 @@ pub(crate) struct Raw {
     /// does at least that.
     #[arg(long, global = true)]
     verified: bool,
-    /// Have them be the segments of RDMA Writes, at both ends: all headers, acknowledged, sent again when
-    /// lost, and nothing that such a transport could do without.
-    #[arg(long, global = true, conflicts_with = "verified")]
-    least: bool,
     /// Bytes of a frame with its Ethernet header: of those that are sent, or the most that are
     /// received.
     #[arg(long, global = true, value_name = "BYTES", default_value = "1514", value_parser = frame_bytes)]
@@ -42,7 +37,7 @@ pub(crate) struct Raw {
     /// How long to measure, for `send` and `ping` [default: 5s]
     #[arg(long, global = true, value_name = "TIME", value_parser = size::duration)]
     duration: Option<Duration>,
-    /// How long no frame may come; `send` waits for none but with --least [default: 30s]
+    /// How long no frame may come; `send` waits for none [default: 30s]
     #[arg(long, global = true, value_name = "TIME", value_parser = size::duration)]
     timeout: Option<Duration>,
 }
@@ -56,19 +51,16 @@ impl Raw {
     /// The error for an option that would have no effect.
     fn check(&self) -> Result<(), ToolError> {
         let counts = matches!(self.role, Role::Send(_) | Role::Receive);
-        let measures = matches!(self.role, Role::Send(_) | Role::Ping(_));
-        let waits = self.least || !matches!(self.role, Role::Send(_));
-        let paced = matches!(self.role, Role::Send(Send { paced: true, .. }));
+        let measures = matches!(self.role, Role::Send(_) | Role::Ping);
+        let waits = !matches!(self.role, Role::Send(_));
         let why = if self.interface.is_empty() {
             "name an interface with --interface"
-        } else if self.least && (!counts || paced) {
-            "--least is for send and receive, and has a pace of its own"
         } else if self.verified && !counts {
             "--verified is for send and receive: frames that go back and forth carry nothing"
         } else if self.duration.is_some() && !measures {
             "--duration is for send and ping, and their other end follows: leave it out here"
         } else if self.timeout.is_some() && !waits {
-            "send waits for no frame, so --timeout has no effect: leave it out, or use --least"
+            "send waits for no frame, so --timeout has no effect: leave it out"
         } else {
             return Ok(());
         };
@@ -83,9 +75,9 @@ enum Role {
     /// Counts them; prints JSON.
     Receive,
     /// Sends a frame and waits until it comes back, again and again; prints JSON.
-    Ping(Echo),
+    Ping,
     /// Sends each frame back.
-    Pong(Echo),
+    Pong,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -101,23 +93,10 @@ struct Send {
     turn: Option<Duration>,
 }
 
-#[derive(Args, Clone, Copy, Debug)]
-struct Echo {
-    /// Run once through about so many KiB of other code behind each frame, while the peer has it: what
-    /// that displaces from the processor's instruction cache the next frame waits for
-    #[arg(long, value_name = "KIB", default_value_t = 0, value_parser = kib_of_code)]
-    code: usize,
-}
-
-fn kib_of_code(text: &str) -> Result<usize, String> {
-    let kib = text.parse().ok().filter(|kib| *kib <= CODE_MAX);
-    kib.ok_or_else(|| format!("give 0 to {CODE_MAX} KiB"))
-}
-
 fn frame_bytes(text: &str) -> Result<usize, String> {
     let bytes = size::bytes(text)? as usize;
-    if bytes < LEAST_FRAME {
-        return Err(format!("a frame has at least {LEAST_FRAME} bytes"));
+    if bytes < FRAME_MIN {
+        return Err(format!("a frame has at least {FRAME_MIN} bytes"));
     }
     Ok(bytes)
 }
@@ -126,10 +105,9 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
     options.check()?;
     let duration = options.duration.unwrap_or(DURATION);
     let timeout = options.timeout.unwrap_or(TIMEOUT);
-    let load = match (options.least, options.verified) {
-        (true, _) => Load::Writes,
-        (_, true) => Load::Bytes,
-        _ => Load::Nothing,
+    let load = match options.verified {
+        true => Load::Bytes,
+        false => Load::Nothing,
     };
     let mut wire = Wire::open(
         &options.interface,
@@ -139,15 +117,6 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
         load,
     )?;
     match options.role {
-        Role::Send(Send { turn, .. }) if options.least => {
-            let bytes = options.bytes;
-            let sent = least::send(&mut wire, bytes, duration, turn, timeout)?;
-            print_json(&sent)
-        }
-        Role::Receive if options.least => {
-            rnic_tools::outln!("listening on {}", options.interface);
-            print_json(&least::receive(&mut wire, timeout)?)
-        }
         Role::Send(Send { paced, turn }) => {
             let bytes = options.bytes;
             print_json(&rate::send(&mut wire, bytes, duration, turn, paced)?)
@@ -156,14 +125,14 @@ pub(crate) fn run(options: &Raw) -> Result<(), ToolError> {
             rnic_tools::outln!("listening on {}", options.interface);
             print_json(&rate::receive(&mut wire, timeout)?)
         }
-        Role::Ping(Echo { code }) => {
+        Role::Ping => {
             let bytes = options.bytes;
-            let latency = echo::ping(&mut wire, bytes, code, duration, timeout)?;
+            let latency = echo::ping(&mut wire, bytes, duration, timeout)?;
             print_json(&latency)
         }
-        Role::Pong(Echo { code }) => {
+        Role::Pong => {
             rnic_tools::outln!("listening on {}", options.interface);
-            echo::pong(&mut wire, code, timeout)
+            echo::pong(&mut wire, timeout)
         }
     }
 }

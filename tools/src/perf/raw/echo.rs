@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::code::run_through;
 use super::{Kind, Silence, Wire};
 use crate::endpoint::ToolError;
 use crate::report::{Latency, Samples};
@@ -11,12 +10,10 @@ use crate::report::{Latency, Samples};
 const WARM_UP: u64 = 100;
 
 /// Sends frames of `bytes` bytes, each when the one before has come back, for so long; the time of
-/// both ways. Waits `patience` for each. Behind each it runs through `code` KiB of other code, while the
-/// peer has it.
+/// both ways. Waits `patience` for each.
 pub fn ping(
     wire: &mut Wire,
     bytes: usize,
-    code: usize,
     duration: Duration,
     patience: Duration,
 ) -> Result<Latency, ToolError> {
@@ -31,7 +28,6 @@ pub fn ping(
         }
         let started = Instant::now();
         wire.send(Kind::Ping, round, bytes)?;
-        run_through(code);
         let silence = Silence::new(patience);
         let mut back = false;
         while !back {
@@ -52,9 +48,8 @@ pub fn ping(
     })
 }
 
-/// Sends back each frame that asks for it, until told that it was the last. Waits `patience` for each, and
-/// runs through other code as [`ping`].
-pub fn pong(wire: &mut Wire, code: usize, patience: Duration) -> Result<(), ToolError> {
+/// Sends back each frame that asks for it, until told that it was the last. Waits `patience` for each.
+pub fn pong(wire: &mut Wire, patience: Duration) -> Result<(), ToolError> {
     let mut silence = Silence::new(patience);
     loop {
         let (mut asked, mut over) = (None, false);
@@ -65,7 +60,6 @@ pub fn pong(wire: &mut Wire, code: usize, patience: Duration) -> Result<(), Tool
         })?;
         if let Some((number, bytes)) = asked {
             wire.send(Kind::Pong, number, bytes)?;
-            run_through(code);
         }
         if over {
             return Ok(());

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use rnic_xsk::{ChunkSize, Port};
 use serde::Serialize;
 
-use super::{BATCH, Kind, LEAST_FRAME, Silence, Wire};
+use super::{BATCH, FRAME_MIN, Kind, Silence, Wire};
 use crate::endpoint::ToolError;
 use crate::perf::turns::Turns;
 
 /// How often the sender says that it is done: one of these may be lost.
-pub(super) const ENDS: usize = 8;
+const ENDS: usize = 8;
 /// Between two of them.
-pub(super) const END_PAUSE: Duration = Duration::from_millis(5);
+const END_PAUSE: Duration = Duration::from_millis(5);
 /// How long the kernel may take to send what is left.
-pub(super) const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN: Duration = Duration::from_millis(500);
 /// Chunks that may be under way. A receiver's rings have 512; the rest are those that it has just
 /// taken out and not given back.
 const CHUNKS: u64 = 384;
@@ -39,8 +39,6 @@ pub struct Sent {
     pub bytes_of_frame: usize,
     /// How long it took until the receiver had seen what was not lost.
     pub seconds: f64,
-    /// Frames that were sent more than once.
-    pub again: u64,
 }
 
 /// What a receiver got.
@@ -48,8 +46,7 @@ pub struct Sent {
 pub struct Received {
     /// Frames that arrived.
     pub frames: u64,
-    /// Frames that did not, or not as they were sent; by `--least` those that came and were not the next
-    /// sound segment.
+    /// Frames that did not, or not as they were sent.
     pub lost: u64,
     /// Bytes behind the Ethernet headers, the payload of no protocol, or those of an application.
     pub payload_bytes: u64,
@@ -112,7 +109,6 @@ pub fn send(
         counted,
         bytes_of_frame: bytes,
         seconds,
-        again: 0,
     })
 }
 
@@ -121,7 +117,7 @@ fn all_seen(wire: &mut Wire, frames: u64) -> Result<(), ToolError> {
     let silence = Silence::new(ANSWER);
     loop {
         // The question may be lost behind what the receiver is not done with, or the answer.
-        wire.send(Kind::Ping, frames, LEAST_FRAME)?;
+        wire.send(Kind::Ping, frames, FRAME_MIN)?;
         let (asked, mut answered) = (Instant::now(), false);
         while !answered && asked.elapsed() < ASKING {
             wire.receive(ASKING, |kind, number, _| {
@@ -217,10 +213,10 @@ pub fn receive(wire: &mut Wire, patience: Duration) -> Result<Received, ToolErro
             Kind::Pong | Kind::Seen => {}
         })?;
         if let Some(number) = asked.take() {
-            wire.send(Kind::Pong, number, LEAST_FRAME)?;
+            wire.send(Kind::Pong, number, FRAME_MIN)?;
         }
         if seen.saturating_sub(told) >= pause {
-            wire.send(Kind::Seen, seen, LEAST_FRAME)?;
+            wire.send(Kind::Seen, seen, FRAME_MIN)?;
             told = seen;
         }
         if frames > before {
