@@ -9,16 +9,15 @@
 //! A case that fails is part of the result and not the end of the benchmark, so nothing here
 //! panics for what a program did.
 
-pub mod calm;
 pub mod case;
 pub mod goals;
-pub mod ground;
 pub mod interrupt;
 pub mod kernel;
 pub mod machine;
 pub mod many;
 pub mod matrix;
 pub mod memory;
+pub mod noise_guard;
 pub mod perftest;
 pub mod place;
 pub mod plots;
@@ -28,14 +27,15 @@ pub mod results;
 pub mod rnic;
 pub mod running;
 pub mod stats;
+pub mod testbed;
 pub mod turns;
 
 use std::collections::BTreeMap;
 
 pub use case::{Case, Work};
-pub use ground::Ground;
 pub use place::{Napi, Place};
 pub use results::Results;
+pub use testbed::Testbed;
 
 /// 10^9 bits of payload a second.
 pub const GBIT: &str = "gbit_per_second";

@@ -8,7 +8,6 @@
 pub mod address;
 #[cfg(feature = "embedded")]
 pub mod ctl;
-pub mod door;
 pub mod endpoint;
 pub mod mpa;
 pub mod out;
@@ -21,6 +20,7 @@ pub mod run;
 #[cfg(feature = "embedded")]
 pub mod screen;
 pub mod size;
+pub mod source;
 pub mod svg;
 #[cfg(feature = "embedded")]
 pub mod xdp;

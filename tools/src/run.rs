@@ -2,7 +2,7 @@
 //! only, for as long as the program runs.
 //!
 //! With a private daemon there are three processes. `rnic-run` waits for the program and passes signals on. Its
-//! keeper ([`keeper`]), which is `rnic-run` again, starts the private `rnicd`. It ends the daemon when `rnic-run`
+//! supervisor ([`supervisor`]), which is `rnic-run` again, starts the private `rnicd`. It ends the daemon when `rnic-run`
 //! is gone, however it went.
 
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use std::process::{Command, ExitStatus};
 use rnic::find::variable;
 use rnic::{Daemon, SOCKET_VARIABLE};
 
-pub mod keeper;
 pub mod search;
 mod signals;
 pub mod start;
+pub mod supervisor;
 
-use keeper::Keeper;
 use signals::{Arrived, Signals};
+use supervisor::Supervisor;
 
 /// The variable that names a device of a daemon: another daemon's devices have other names.
 const DEVICE_VARIABLE: &str = "RNIC_DEVICE";
@@ -49,7 +49,7 @@ pub enum RunError {
     /// There is no rnicd to start.
     #[error("no program rnicd in {}: install it there, or put its directory into PATH", show(.0))]
     NoDaemonProgram(Vec<PathBuf>),
-    /// The keeper has said why.
+    /// The supervisor has said why.
     #[error("the private RNIC daemon did not start: see above")]
     NotStarted,
     /// The named directory has no verbs library.
@@ -150,15 +150,15 @@ impl Run {
     }
 
     fn with_private_daemon(&self, mut command: Command, rnicd: &Path) -> Result<u8, RunError> {
-        // Before the keeper starts, so that a signal finds somebody who ends it in order.
+        // Before the supervisor starts, so that a signal finds somebody who ends it in order.
         let signals = Signals::block().map_err(host("signalfd"))?;
-        let keeper = Keeper::start(rnicd)?;
+        let supervisor = Supervisor::start(rnicd)?;
         crate::errln!(
             "rnic-run: a private RNIC daemon, at {}: it connects this program and what it starts, and nobody \
              else, nor another rnic-run's",
-            keeper.socket().display()
+            supervisor.socket().display()
         );
-        command.env(SOCKET_VARIABLE, keeper.socket());
+        command.env(SOCKET_VARIABLE, supervisor.socket());
         if let Some(signal) = signals.ended_early().map_err(host("signalfd"))? {
             return Ok(signal_status(signal));
         }
@@ -174,7 +174,7 @@ impl Run {
                 Arrived::FromTerminal => {}
             }
         };
-        keeper.end();
+        supervisor.end();
         Ok(exit_status(status))
     }
 

@@ -6,10 +6,10 @@ use super::memory::{self, MemoryRun};
 use super::perftest::{self, PerftestRun};
 use super::place::{Link, Place};
 use super::raw::{self, Load, RawPing};
-use super::rnic::{self, Door, RnicRun};
+use super::rnic::{self, RnicRun, RnicSource};
 use super::running::{Running, Span};
 use super::turns::Turns;
-use super::{Figures, Ground};
+use super::{Figures, Testbed};
 
 /// What runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,9 +70,9 @@ impl Case {
 
     /// Why it can't run here, when that is known before.
     #[must_use]
-    pub fn unsupported(&self, ground: &Ground) -> Option<String> {
+    pub fn unsupported(&self, testbed: &Testbed) -> Option<String> {
         match self.work {
-            Work::Memory(_) if ground.memory.is_none() => {
+            Work::Memory(_) if testbed.memory.is_none() => {
                 Some("not measured: the benchmark of rnic-engine was not built (--memory)".into())
             }
             _ => None,
@@ -84,25 +84,25 @@ impl Case {
     /// # Errors
     ///
     /// What failed, with what the program said.
-    pub fn run(&self, ground: &mut Ground) -> Result<Figures, String> {
+    pub fn run(&self, testbed: &mut Testbed) -> Result<Figures, String> {
         let Some(place) = self.place else {
             return match &self.work {
                 Work::Memory(run) => {
-                    let done = memory::run(ground, run, ground.duration())?;
+                    let done = memory::run(testbed, run, testbed.duration())?;
                     Ok(done.figures())
                 }
                 _ => Err(format!("{} needs a place", self.name)),
             };
         };
-        let _link = ground.enter(place)?;
+        let _link = testbed.enter(place)?;
         match &self.work {
-            Work::Many(run) => many::run(ground, place, run),
-            Work::Perftest(run) => perftest::run(ground, place, *run),
-            Work::KernelStream(stream) => kernel::stream(ground, place, *stream),
+            Work::Many(run) => many::run(testbed, place, run),
+            Work::Perftest(run) => perftest::run(testbed, place, *run),
+            Work::KernelStream(stream) => kernel::stream(testbed, place, *stream),
             Work::Memory(_) => Err(format!("{} has no place", self.name)),
             Work::RawRate(_) | Work::RawPing(_) | Work::Rnic(_) | Work::KernelPing => {
-                let span = Span::whole(ground.duration_at(place));
-                self.start(ground, place, span)?.ended(ground.limit())
+                let span = Span::whole(testbed.duration_at(place));
+                self.start(testbed, place, span)?.ended(testbed.limit())
             }
         }
     }
@@ -115,7 +115,7 @@ impl Case {
         match &self.work {
             Work::Memory(run) => Some(Turns::Memory { mtu: run.mtu }),
             Work::RawPing(_) | Work::KernelPing => pings(),
-            Work::Rnic(run) if run.latency && run.door == Door::Embedded => pings(),
+            Work::Rnic(run) if run.latency && run.rnic_source == RnicSource::Embedded => pings(),
             Work::RawRate(_) => cable.map(Turns::Streams),
             Work::Rnic(run) if run.takes_turns() => cable.map(Turns::Streams),
             _ => None,
@@ -125,24 +125,24 @@ impl Case {
     /// Starts it on hosts of its own, of the kind of its place.
     pub(super) fn start_beside(
         &self,
-        ground: &mut Ground,
+        testbed: &mut Testbed,
         cable: u8,
         span: Span,
     ) -> Result<Running, String> {
         let place = self.place;
         let place = place.ok_or_else(|| format!("{} needs a place", self.name))?;
         let place = Place { cable, ..place };
-        ground.enter(place)?;
-        self.start(ground, place, span)
+        testbed.enter(place)?;
+        self.start(testbed, place, span)
     }
 
     /// Starts what is a client and a server, over daemons or none.
-    fn start(&self, ground: &mut Ground, place: Place, span: Span) -> Result<Running, String> {
+    fn start(&self, testbed: &mut Testbed, place: Place, span: Span) -> Result<Running, String> {
         match &self.work {
-            Work::RawRate(load) => raw::rate(ground, place, *load, span),
-            Work::RawPing(ping) => raw::ping(ground, place, *ping, span),
-            Work::Rnic(run) => rnic::start(ground, place, run, span),
-            Work::KernelPing => kernel::ping(ground, place, span),
+            Work::RawRate(load) => raw::rate(testbed, place, *load, span),
+            Work::RawPing(ping) => raw::ping(testbed, place, *ping, span),
+            Work::Rnic(run) => rnic::start(testbed, place, run, span),
+            Work::KernelPing => kernel::ping(testbed, place, span),
             _ => Err(format!("{} is more than two programs", self.name)),
         }
     }

@@ -185,7 +185,7 @@ pub fn all() -> Vec<Goal> {
     goals.extend(loopback());
     goals.extend(verbs());
     goals.extend(sctp());
-    for (by, door) in [("", "embedded"), (" by BBR", "bbr-embedded")] {
+    for (by, rnic_source) in [("", "embedded"), (" by BBR", "bbr-embedded")] {
         for (share, bound) in [("0.1", 1.2), ("1", 1.5)] {
             goals.push(Goal::ratio(
                 format!(
@@ -193,7 +193,7 @@ pub fn all() -> Vec<Goal> {
                 ),
                 Bound::AtLeast(bound),
                 Side::of(
-                    format!("write-1M-markers-{door}@1500-inline-loss-{share}"),
+                    format!("write-1M-markers-{rnic_source}@1500-inline-loss-{share}"),
                     GBIT,
                 ),
                 Side::of(format!("kernel-plain@1500-inline-loss-{share}"), GBIT),
@@ -201,13 +201,13 @@ pub fn all() -> Vec<Goal> {
         }
     }
     for napi in [Napi::Rps, Napi::Threaded].map(Napi::name) {
-        for (door, polling) in [("daemon", ""), ("daemon-event", " that sleeps at once")] {
+        for (rnic_source, polling) in [("daemon", ""), ("daemon-event", " that sleeps at once")] {
             goals.push(Goal::ratio(
                 format!(
                     "daemon{polling} / embedded, 64 KiB Writes, MTU 1500, RX on its own core ({napi})"
                 ),
                 Bound::AtLeast(0.9),
-                Side::of(format!("write-64k-{door}@1500-{napi}"), GBIT),
+                Side::of(format!("write-64k-{rnic_source}@1500-{napi}"), GBIT),
                 Side::of(format!("write-64k-embedded@1500-{napi}"), GBIT),
             ));
         }
@@ -314,7 +314,7 @@ fn pings() -> Vec<Goal> {
 fn loopback() -> Vec<Goal> {
     let of = |what: &str, figure| Side::of(format!("loopback-{what}"), figure);
     let kernel = || of("kernel-ping", P50);
-    let ping = |door: &str| of(&format!("write-64-ping-{door}"), P50);
+    let ping = |rnic_source: &str| of(&format!("write-64-ping-{rnic_source}"), P50);
     vec![
         Goal::ratio(
             "loopback, RDMA Write, 1 MiB, one daemon / iperf3 on lo",
@@ -408,26 +408,29 @@ fn sctp() -> Vec<Goal> {
 }
 
 fn many() -> Vec<Goal> {
-    let of = |count: u32, door: &str, figure| {
-        Side::of(format!("write-qps-{count}-{door}@1500-inline"), figure)
+    let of = |count: u32, rnic_source: &str, figure| {
+        Side::of(
+            format!("write-qps-{count}-{rnic_source}@1500-inline"),
+            figure,
+        )
     };
     let mut goals = Vec::new();
-    for door in ["embedded", "daemon"] {
+    for rnic_source in ["embedded", "daemon"] {
         for (count, bound) in [(1000, 0.95), (10_000, 0.9)] {
-            let what = |what: &str| format!("{what}, Writes of 16 KiB, {door}");
+            let what = |what: &str| format!("{what}, Writes of 16 KiB, {rnic_source}");
             // What they cost by being there alone is in both sides of the first, and is the second.
             goals.extend([
                 Goal::ratio(
                     what(&format!("{count} queue pairs / one of them alone")),
                     Bound::AtLeast(bound),
-                    of(count, door, GBIT),
-                    of(count, door, GBIT_ALONE),
+                    of(count, rnic_source, GBIT),
+                    of(count, rnic_source, GBIT_ALONE),
                 ),
                 Goal::ratio(
                     what(&format!("one alone of {count} queue pairs / the only one")),
                     Bound::None,
-                    of(count, door, GBIT_ALONE),
-                    of(1, door, GBIT),
+                    of(count, rnic_source, GBIT_ALONE),
+                    of(1, rnic_source, GBIT),
                 ),
             ]);
         }

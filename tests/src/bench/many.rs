@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ground::{End, ended, started};
 use super::place::Place;
-use super::rnic::{Daemons, Door, embedded_door, goodput};
-use super::{CPU, Figures, GBIT, GBIT_ALONE, Ground, interrupt};
+use super::rnic::{Daemons, RnicSource, embedded_options, goodput};
+use super::testbed::{End, ended, started};
+use super::{CPU, Figures, GBIT, GBIT_ALONE, Testbed, interrupt};
 use crate::lab::{Command, Process};
 use crate::tool;
 
@@ -60,7 +60,7 @@ pub struct ManyRun {
     /// What they do.
     pub traffic: Traffic,
     /// Where the RNICs are.
-    pub door: Door,
+    pub rnic_source: RnicSource,
 }
 
 impl ManyRun {
@@ -71,7 +71,11 @@ impl ManyRun {
             Traffic::Writes(_) => "write",
             Traffic::None => "idle",
         };
-        format!("{what}-qps-{}-{}", self.queue_pairs, self.door.name())
+        format!(
+            "{what}-qps-{}-{}",
+            self.queue_pairs,
+            self.rnic_source.name()
+        )
     }
 
     /// Whether the first queue pair also writes alone, interleaved with all of them.
@@ -90,39 +94,43 @@ impl ManyRun {
 }
 
 /// Daemons that may have as many queue pairs as any run has.
-fn daemons(ground: &Ground, place: Place, door: Door) -> Result<Option<Daemons>, String> {
-    let Door::Daemon(polling) = door else {
+fn daemons(
+    testbed: &Testbed,
+    place: Place,
+    rnic_source: RnicSource,
+) -> Result<Option<Daemons>, String> {
+    let RnicSource::Daemon(polling) = rnic_source else {
         return Ok(None);
     };
-    let configuration = ground.directory().join("many.toml");
+    let configuration = testbed.directory().join("many.toml");
     fs::write(&configuration, CONFIGURATION)
         .map_err(|error| format!("can't write {}: {error}", configuration.display()))?;
     let configuration = configuration.to_string_lossy();
-    Daemons::start(ground, place, polling, &["--config", &configuration]).map(Some)
+    Daemons::start(testbed, place, polling, &["--config", &configuration]).map(Some)
 }
 
 /// Runs it.
-pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Figures, String> {
-    let at = ground.next_address(place).to_string();
-    let daemons = daemons(ground, place, run.door)?;
-    let limit = ground.limit() + EACH * run.queue_pairs;
+pub(super) fn run(testbed: &mut Testbed, place: Place, run: &ManyRun) -> Result<Figures, String> {
+    let at = testbed.next_address(place).to_string();
+    let daemons = daemons(testbed, place, run.rnic_source)?;
+    let limit = testbed.limit() + EACH * run.queue_pairs;
     let tool = |end, role: &[&str]| match &daemons {
         Some(daemons) => run
-            .end(ground.unpinned(place, end, "rnic-perf"), role, limit)
+            .end(testbed.unpinned(place, end, "rnic-perf"), role, limit)
             .arg("--socket")
             .arg(daemons.socket(end)),
         None => run
-            .end(ground.command(place, end, "rnic-perf"), role, limit)
-            .args(embedded_door(place)),
+            .end(testbed.command(place, end, "rnic-perf"), role, limit)
+            .args(embedded_options(place)),
     };
     let server = started(tool(End::B, &["server", "--listen", &at]), "listening")?;
     let (size, depth, duration) = match run.traffic {
         Traffic::Writes(size) => {
             let depth = (OUTSTANDING / run.queue_pairs).max(1);
-            (size, depth, ground.duration_at(place) * LONGER)
+            (size, depth, testbed.duration_at(place) * LONGER)
         }
         // Longer than it is looked at.
-        Traffic::None => (0, 0, ground.duration().max(IDLE) + SETTLED * 3 / 2),
+        Traffic::None => (0, 0, testbed.duration().max(IDLE) + SETTLED * 3 / 2),
     };
     let seconds = duration.as_secs_f64().to_string();
     let mut client = tool(End::A, &["client", "--connect", &at])
@@ -136,13 +144,13 @@ pub(super) fn run(ground: &mut Ground, place: Place, run: &ManyRun) -> Result<Fi
     if let (Traffic::None, Some(daemons)) = (run.traffic, &daemons) {
         client.says("connected", limit)?;
         std::thread::sleep(SETTLED);
-        let share = share_of_core(&daemons.processes, ground.duration().max(IDLE))?;
+        let share = share_of_core(&daemons.processes, testbed.duration().max(IDLE))?;
         figures.insert(CPU, share * 100.0);
     }
     let report: Value = tool::try_report(&ended(client, limit)?)?;
     ended(server, limit)?;
     if let Some(daemons) = daemons {
-        daemons.stop(ground.limit())?;
+        daemons.stop(testbed.limit())?;
     }
     if run.traffic != Traffic::None {
         figures.extend(goodput(&report)?);

@@ -7,7 +7,7 @@ use super::memory::{MemoryRun, MemoryWork};
 use super::perftest::PerftestRun;
 use super::place::{Link, Napi, Place};
 use super::raw::{Load, RawPing};
-use super::rnic::{Door, KIBI_64, MEBI, Operation, Polling, RnicRun};
+use super::rnic::{KIBI_64, MEBI, Operation, Polling, RnicRun, RnicSource};
 use super::{Case, Work};
 
 /// MTUs at which everything runs.
@@ -22,7 +22,7 @@ const QUEUE_PAIRS: [u32; 5] = [1, 16, 100, 1000, 10_000];
 const MANY_SIZE: u32 = 16_384;
 /// Of ten thousand packets so many are lost.
 const LOSSES: [u16; 2] = [10, 100];
-const DAEMON: Door = Door::Daemon(Polling::Adaptive);
+const DAEMON: RnicSource = RnicSource::Daemon(Polling::Adaptive);
 
 /// Everything.
 #[must_use]
@@ -33,45 +33,56 @@ pub fn full() -> Vec<Case> {
             let place = Place::cable(mtu, napi);
             all.extend(streams(place));
             all.extend(with_markers(place));
-            all.extend(doors(place));
+            all.extend(rnic_sources(place));
         }
         all.extend(pings(Place::cable(1500, napi)));
     }
     for mtu in MTUS {
         let place = inline(mtu);
         for size in SIZES {
-            for door in Door::BOTH {
+            for rnic_source in RnicSource::BOTH {
                 all.push(rdma(
                     place,
-                    RnicRun::bandwidth(Operation::Write, size, door),
+                    RnicRun::bandwidth(Operation::Write, size, rnic_source),
                 ));
             }
         }
         for operation in [Operation::Send, Operation::Read] {
-            for door in Door::BOTH {
-                all.push(rdma(place, RnicRun::bandwidth(operation, MEBI, door)));
+            for rnic_source in RnicSource::BOTH {
+                all.push(rdma(
+                    place,
+                    RnicRun::bandwidth(operation, MEBI, rnic_source),
+                ));
             }
         }
     }
     for operation in [Operation::Send, Operation::Read] {
-        all.push(ping(inline(1500), operation, Door::Embedded));
+        all.push(ping(inline(1500), operation, RnicSource::Embedded));
     }
     all.extend(sctp(inline(1500)));
     // A daemon that sleeps leaves the kernel the core on which both receive.
     for napi in [Napi::Rps, Napi::Threaded] {
-        let run = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Daemon(Polling::Event));
+        let run = RnicRun::bandwidth(
+            Operation::Write,
+            KIBI_64,
+            RnicSource::Daemon(Polling::Event),
+        );
         all.push(rdma(Place::cable(1500, napi), run));
     }
     all.extend(
-        Door::BOTH
-            .map(|door| QUEUE_PAIRS.map(|count| many(count, door)))
+        RnicSource::BOTH
+            .map(|rnic_source| QUEUE_PAIRS.map(|count| many(count, rnic_source)))
             .into_iter()
             .flatten(),
     );
     all.push(idle(1000, Polling::Adaptive));
     for polling in Polling::ALL {
-        all.push(ping(inline(1500), Operation::Write, Door::Daemon(polling)));
-        let run = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Daemon(polling));
+        all.push(ping(
+            inline(1500),
+            Operation::Write,
+            RnicSource::Daemon(polling),
+        ));
+        let run = RnicRun::bandwidth(Operation::Write, KIBI_64, RnicSource::Daemon(polling));
         all.push(rdma(inline(1500), run));
         all.push(idle(1, polling));
     }
@@ -91,14 +102,14 @@ pub fn quick() -> Vec<Case> {
     }
     all.extend(with_markers(inline(1500)));
     all.extend(sctp(inline(1500)));
-    all.extend(doors(Place::cable(1500, Napi::Rps)));
+    all.extend(rnic_sources(Place::cable(1500, Napi::Rps)));
     all.extend(pings(inline(1500)));
     for size in [64, 4096, KIBI_64] {
-        let run = RnicRun::bandwidth(Operation::Write, size, Door::Embedded);
+        let run = RnicRun::bandwidth(Operation::Write, size, RnicSource::Embedded);
         all.push(rdma(inline(1500), run));
     }
     for operation in [Operation::Send, Operation::Read] {
-        let run = RnicRun::bandwidth(operation, MEBI, Door::Embedded);
+        let run = RnicRun::bandwidth(operation, MEBI, RnicSource::Embedded);
         all.push(rdma(inline(1500), run));
     }
     let jumbo = streams(inline(JUMBO)).into_iter();
@@ -111,17 +122,22 @@ pub fn quick() -> Vec<Case> {
 #[must_use]
 pub fn smoke() -> Vec<Case> {
     let place = inline(1500);
-    let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
+    let write = |rnic_source| {
+        rdma(
+            place,
+            RnicRun::bandwidth(Operation::Write, KIBI_64, rnic_source),
+        )
+    };
     let mut all = Vec::from(Load::ALL.map(|load| raw(place, load)));
-    all.extend(Door::BOTH.map(write));
+    all.extend(RnicSource::BOTH.map(write));
     all.push(Case::new(place, kernel(false)));
     all.extend(pings(place));
     all.extend(sctp(place));
-    all.extend(Door::BOTH.map(|door| many(16, door)));
+    all.extend(RnicSource::BOTH.map(|rnic_source| many(16, rnic_source)));
     all.extend(PerftestRun::ALL.map(perftest));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all.push(raw(inline(JUMBO), Load::Nothing));
-    let large = RnicRun::bandwidth(Operation::Write, KIBI_64, Door::Embedded);
+    let large = RnicRun::bandwidth(Operation::Write, KIBI_64, RnicSource::Embedded);
     all.push(rdma(inline(JUMBO), large));
     all.extend(loopback());
     all
@@ -129,7 +145,7 @@ pub fn smoke() -> Vec<Case> {
 
 /// A stream by all ways.
 fn streams(place: Place) -> Vec<Case> {
-    let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let write = RnicRun::bandwidth(Operation::Write, MEBI, RnicSource::Embedded);
     let mut all = vec![raw(place, Load::Nothing)];
     // Of frames in one buffer each.
     if place.mtu != JUMBO {
@@ -144,7 +160,7 @@ fn streams(place: Place) -> Vec<Case> {
 }
 
 fn with_markers(place: Place) -> Vec<Case> {
-    let without = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let without = RnicRun::bandwidth(Operation::Write, MEBI, RnicSource::Embedded);
     let with = RnicRun {
         markers: true,
         ..without.clone()
@@ -154,10 +170,10 @@ fn with_markers(place: Place) -> Vec<Case> {
 
 /// What is compared with the same over TCP.
 fn sctp(place: Place) -> [Case; 2] {
-    let write = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let write = RnicRun::bandwidth(Operation::Write, MEBI, RnicSource::Embedded);
     let ping = RnicRun {
         latency: true,
-        ..RnicRun::bandwidth(Operation::Write, 64, Door::Embedded)
+        ..RnicRun::bandwidth(Operation::Write, 64, RnicSource::Embedded)
     };
     [write, ping].map(|run| rdma(place, over_sctp(run)))
 }
@@ -166,15 +182,20 @@ fn over_sctp(run: RnicRun) -> RnicRun {
     RnicRun { sctp: true, ..run }
 }
 
-fn doors(place: Place) -> Vec<Case> {
-    let write = |door| rdma(place, RnicRun::bandwidth(Operation::Write, KIBI_64, door));
-    Door::BOTH.map(write).into()
+fn rnic_sources(place: Place) -> Vec<Case> {
+    let write = |rnic_source| {
+        rdma(
+            place,
+            RnicRun::bandwidth(Operation::Write, KIBI_64, rnic_source),
+        )
+    };
+    RnicSource::BOTH.map(write).into()
 }
 
 fn pings(place: Place) -> Vec<Case> {
     let mut all = vec![
         Case::new(place, Work::RawPing(RawPing::AS_WRITE)),
-        ping(place, Operation::Write, Door::Embedded),
+        ping(place, Operation::Write, RnicSource::Embedded),
         ping(place, Operation::Write, DAEMON),
         Case::new(place, Work::KernelPing),
     ];
@@ -184,20 +205,20 @@ fn pings(place: Place) -> Vec<Case> {
     all
 }
 
-fn ping(place: Place, operation: Operation, door: Door) -> Case {
+fn ping(place: Place, operation: Operation, rnic_source: RnicSource) -> Case {
     let run = RnicRun {
         latency: true,
-        ..RnicRun::bandwidth(operation, 64, door)
+        ..RnicRun::bandwidth(operation, 64, rnic_source)
     };
     rdma(place, run)
 }
 
-fn many(queue_pairs: u32, door: Door) -> Case {
+fn many(queue_pairs: u32, rnic_source: RnicSource) -> Case {
     let traffic = Traffic::Writes(MANY_SIZE);
     let run = ManyRun {
         queue_pairs,
         traffic,
-        door,
+        rnic_source,
     };
     Case::new(inline(1500), Work::Many(run))
 }
@@ -206,7 +227,7 @@ fn idle(queue_pairs: u32, polling: Polling) -> Case {
     let run = ManyRun {
         queue_pairs,
         traffic: Traffic::None,
-        door: Door::Daemon(polling),
+        rnic_source: RnicSource::Daemon(polling),
     };
     Case::new(inline(1500), Work::Many(run))
 }
@@ -216,7 +237,7 @@ fn lossy(share: u16) -> Vec<Case> {
         link: Link::Lossy(share),
         ..inline(1500)
     };
-    let without = RnicRun::bandwidth(Operation::Write, MEBI, Door::Embedded);
+    let without = RnicRun::bandwidth(Operation::Write, MEBI, RnicSource::Embedded);
     let markers = RnicRun {
         markers: true,
         ..without.clone()
@@ -242,16 +263,16 @@ fn perftest(run: PerftestRun) -> Case {
 fn loopback() -> Vec<Case> {
     let place = Place::loopback();
     let write = |size| rdma(place, RnicRun::bandwidth(Operation::Write, size, DAEMON));
-    let round_trip = |door| ping(place, Operation::Write, door);
+    let round_trip = |rnic_source| ping(place, Operation::Write, rnic_source);
     vec![
         write(MEBI),
         Case::new(place, kernel(true)),
         write(KIBI_64),
         write(64),
-        round_trip(Door::Embedded),
+        round_trip(RnicSource::Embedded),
         Case::new(place, Work::KernelPing),
         round_trip(DAEMON),
-        round_trip(Door::Daemon(Polling::Spin)),
+        round_trip(RnicSource::Daemon(Polling::Spin)),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::rnic::size_name;
-use super::{Figures, GBIT, Ground, MESSAGES, interrupt};
+use super::{Figures, GBIT, MESSAGES, Testbed, interrupt};
 
 /// Engines or bare work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl Done {
 }
 
 /// Runs it for so long.
-pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Result<Done, String> {
-    let program = ground
+pub(super) fn run(testbed: &Testbed, run: &MemoryRun, duration: Duration) -> Result<Done, String> {
+    let program = testbed
         .memory
         .as_ref()
         .ok_or("no benchmark of rnic-engine")?;
@@ -100,7 +100,7 @@ pub(super) fn run(ground: &Ground, run: &MemoryRun, duration: Duration) -> Resul
         let in_flight = ((1 << 20) / run.size.max(1)).clamp(4, 64);
         command.args(["--in-flight", &in_flight.to_string()]);
     }
-    let report: Value = output(&mut command, ground.limit())?;
+    let report: Value = output(&mut command, testbed.limit())?;
     let number = |key: &str| {
         let value = report[key].as_f64();
         value.ok_or_else(|| format!("no {key} in {report}"))

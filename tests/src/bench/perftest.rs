@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rnic::inspect::Kind;
 
-use super::ground::{End, ended};
 use super::place::Place;
 use super::rnic::{Daemons, MEBI, Polling, size_name};
-use super::{Figures, GBIT, Ground, MESSAGES, P50, P99, P999};
+use super::testbed::{End, ended};
+use super::{Figures, GBIT, MESSAGES, P50, P99, P999, Testbed};
 use crate::lab::{Command, Process};
 
 /// How long a server may take until it listens.
@@ -85,20 +85,20 @@ fn numbers(line: &str) -> Vec<f64> {
 }
 
 /// Runs it once, with a daemon on each host.
-pub(super) fn run(ground: &Ground, place: Place, run: PerftestRun) -> Result<Figures, String> {
-    let library = ground.verbs_library();
-    let daemons = Daemons::start(ground, place, Polling::Adaptive, &[])?;
-    let line = run.line(ground.duration_at(place));
+pub(super) fn run(testbed: &Testbed, place: Place, run: PerftestRun) -> Result<Figures, String> {
+    let library = testbed.verbs_library();
+    let daemons = Daemons::start(testbed, place, Polling::Adaptive, &[])?;
+    let line = run.line(testbed.duration_at(place));
     let command = |end: End, line: &str| -> Command {
         let socket = format!("RNIC_SOCKET={}", daemons.socket(end).display());
-        library.with(&ground.host(place, end).namespace, &socket, line)
+        library.with(&testbed.host(place, end).namespace, &socket, line)
     };
-    let client = format!("{line} {}", ground.host(place, End::B).v4);
+    let client = format!("{line} {}", testbed.host(place, End::B).v4);
     for _ in 0..ATTEMPTS {
         let mut server = command(End::B, &line).spawn();
         wait_for_listener(&daemons, &mut server)?;
         let client = command(End::A, &client).spawn();
-        let client = client.end_within(ground.limit(), super::interrupt::came)?;
+        let client = client.end_within(testbed.limit(), super::interrupt::came)?;
         if client.stderr.contains("RDMA_CM_EVENT_REJECTED") {
             server.kill();
             continue;
@@ -106,8 +106,8 @@ pub(super) fn run(ground: &Ground, place: Place, run: PerftestRun) -> Result<Fig
         if !client.status.success() {
             return Err(client.to_string());
         }
-        ended(server, ground.limit())?;
-        daemons.stop(ground.limit())?;
+        ended(server, testbed.limit())?;
+        daemons.stop(testbed.limit())?;
         return figures(&client.stdout).ok_or_else(|| format!("no figures in {client}"));
     }
     Err(format!("{line}: the client was rejected {ATTEMPTS} times"))

@@ -30,14 +30,14 @@ fn by_size(results: &Results) -> Plot {
         let (Work::Rnic(run), Some(place)) = (&row.case.work, row.case.place) else {
             continue;
         };
-        let plain = RnicRun::bandwidth(Operation::Write, run.size, run.door);
+        let plain = RnicRun::bandwidth(Operation::Write, run.size, run.rnic_source);
         let plain = *run == plain && place.link == Link::Cable;
         let (true, Some(goodput)) = (plain, row.summary(GBIT)) else {
             continue;
         };
         let name = format!(
             "Write, {}, MTU {}, {}",
-            run.door.name(),
+            run.rnic_source.name(),
             place.mtu,
             place.napi.name()
         );
@@ -73,7 +73,7 @@ fn by_queue_pairs(results: &Results) -> Plot {
         };
         let name = format!(
             "Write, {size} bytes, {}, MTU {}",
-            run.door.name(),
+            run.rnic_source.name(),
             place.mtu
         );
         let count = f64::from(run.queue_pairs);

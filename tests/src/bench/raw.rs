@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::ground::{End, started};
 use super::place::{Napi, Place};
 use super::rnic::latency;
 use super::running::{Running, Span};
-use super::{Figures, GBIT, Ground, MESSAGES};
+use super::testbed::{End, started};
+use super::{Figures, GBIT, MESSAGES, Testbed};
 use crate::lab::{Command, Finished, INTERFACE};
 use crate::tool;
 
@@ -74,13 +74,13 @@ const TIMEOUT: [&str; 2] = ["--timeout", "10s"];
 
 /// Frames of the place's MTU, as many as possible.
 pub(super) fn rate(
-    ground: &Ground,
+    testbed: &Testbed,
     place: Place,
     load: Load,
     span: Span,
 ) -> Result<Running, String> {
     let bytes = ETHERNET + place.mtu;
-    let command = |end, role| command(ground, place, end, role, bytes).args(load.option());
+    let command = |end, role| command(testbed, place, end, role, bytes).args(load.option());
     let receiver = started(command(End::B, "receive").args(TIMEOUT), "listening")?;
     let mut sender = command(End::A, "send").args(span.options());
     // Elsewhere little is lost, and a word of the receiver's now and then costs more than that.
@@ -109,12 +109,12 @@ fn rates(sender: &Finished, receiver: Option<&Finished>) -> Result<Figures, Stri
 
 /// One frame at a time.
 pub(super) fn ping(
-    ground: &Ground,
+    testbed: &Testbed,
     place: Place,
     RawPing { bytes }: RawPing,
     span: Span,
 ) -> Result<Running, String> {
-    let end = |end, role| command(ground, place, end, role, bytes).args(TIMEOUT);
+    let end = |end, role| command(testbed, place, end, role, bytes).args(TIMEOUT);
     let pong = started(end(End::B, "pong"), "listening")?;
     let ping = end(End::A, "ping").args(span.options()).spawn();
     Ok(Running::new(ping, pong, |ping, _| {
@@ -122,14 +122,14 @@ pub(super) fn ping(
     }))
 }
 
-fn command(ground: &Ground, place: Place, end: End, role: &str, bytes: u32) -> Command {
+fn command(testbed: &Testbed, place: Place, end: End, role: &str, bytes: u32) -> Command {
     // A receive path on the receiver's core needs that core, but for a single frame not for long.
     let alone = matches!(role, "ping" | "pong");
     let waiting = match (place.napi, alone) {
         (Napi::Inline, _) | (Napi::Rps, true) => "spin",
         (Napi::Rps | Napi::Threaded, _) => "poll",
     };
-    ground
+    testbed
         .command(place, end, "rnic-perf")
         .args(["raw", role, "--interface", INTERFACE])
         .args(["--mode", place.napi.xdp_mode(), "--waiting", waiting])

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::calm::Calm;
 use super::goals::{self, Verdict};
 use super::machine::Machine;
+use super::noise_guard::NoiseGuard;
 use super::results::{Results, Row};
 use super::stats::Summary;
 use super::{CPU, GBIT, GBIT_ALONE, MESSAGES, P50, P90, P99, P999};
@@ -20,7 +20,7 @@ pub struct Report<'a> {
     /// How long each run measured.
     pub duration: Duration,
     /// Whether runs waited for the cores to be calm.
-    pub calm: Option<&'a Calm>,
+    pub calm: Option<&'a NoiseGuard>,
     /// What was measured.
     pub results: &'a Results,
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ground::{End, ended, started};
 use super::place::{Link, Place};
 use super::running::{Running, Span};
-use super::{Figures, GBIT, Ground, MESSAGES, P50, P90, P99, P999};
+use super::testbed::{End, ended, started};
+use super::{Figures, GBIT, MESSAGES, P50, P90, P99, P999, Testbed};
 use crate::lab::{Command, Finished, INTERFACE, Process, Signal};
 use crate::tool;
 
 /// Where the RNICs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum RnicSource {
     /// In the processes that use them.
     Embedded,
     /// In daemons.
@@ -34,7 +34,7 @@ pub enum Polling {
     Event,
 }
 
-impl Door {
+impl RnicSource {
     /// Both, with the daemon's default.
     pub const BOTH: [Self; 2] = [Self::Embedded, Self::Daemon(Polling::Adaptive)];
 
@@ -111,7 +111,7 @@ pub struct RnicRun {
     /// Bytes of a message.
     pub size: u32,
     /// Where the RNICs are.
-    pub door: Door,
+    pub rnic_source: RnicSource,
     /// With MPA Markers, both ways.
     pub markers: bool,
     /// One message at a time, and its time; else as many bytes as possible.
@@ -125,11 +125,11 @@ pub struct RnicRun {
 impl RnicRun {
     /// As many bytes as possible, without Markers.
     #[must_use]
-    pub fn bandwidth(operation: Operation, size: u32, door: Door) -> Self {
+    pub fn bandwidth(operation: Operation, size: u32, rnic_source: RnicSource) -> Self {
         Self {
             operation,
             size,
-            door,
+            rnic_source,
             markers: false,
             latency: false,
             bbr: false,
@@ -154,7 +154,7 @@ impl RnicRun {
             name += "-sctp";
         }
         // Writing to a string does not fail.
-        let _ = write!(name, "-{}", self.door.name());
+        let _ = write!(name, "-{}", self.rnic_source.name());
         name
     }
 
@@ -171,10 +171,10 @@ impl RnicRun {
     /// without being away for too long. A daemon that never sleeps can't.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
-        let sizes: &[u32] = match self.door {
-            Door::Embedded => &[KIBI_64, MEBI],
-            Door::Daemon(Polling::Adaptive | Polling::Event) => &[KIBI_64],
-            Door::Daemon(Polling::Spin) => &[],
+        let sizes: &[u32] = match self.rnic_source {
+            RnicSource::Embedded => &[KIBI_64, MEBI],
+            RnicSource::Daemon(Polling::Adaptive | Polling::Event) => &[KIBI_64],
+            RnicSource::Daemon(Polling::Spin) => &[],
         };
         let is_of_goals = self.operation == Operation::Write && !self.latency && !self.sctp;
         is_of_goals && sizes.contains(&self.size)
@@ -218,36 +218,36 @@ pub fn size_name(bytes: u32) -> String {
 }
 
 /// The options by which a tool has the place's RNIC in its own process.
-pub(super) fn embedded_door(place: Place) -> [&'static str; 4] {
+pub(super) fn embedded_options(place: Place) -> [&'static str; 4] {
     ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()]
 }
 
 /// Starts both ends, and daemons if it is over these.
 pub(super) fn start(
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     place: Place,
     run: &RnicRun,
     span: Span,
 ) -> Result<Running, String> {
-    match run.door {
-        Door::Embedded => embedded(ground, place, run, span),
-        Door::Daemon(polling) => over_daemons(ground, place, run, polling, span),
+    match run.rnic_source {
+        RnicSource::Embedded => embedded(testbed, place, run, span),
+        RnicSource::Daemon(polling) => over_daemons(testbed, place, run, polling, span),
     }
 }
 
 /// With the RNICs in the processes of `rnic-perf`.
 fn embedded(
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     place: Place,
     run: &RnicRun,
     span: Span,
 ) -> Result<Running, String> {
     if place.link == Link::Loopback {
-        return within_one_process(ground, place, run, span);
+        return within_one_process(testbed, place, run, span);
     }
-    let at = ground.next_address(place);
+    let at = testbed.next_address(place);
     let tool = |end| {
-        let mut options = Vec::from(embedded_door(place));
+        let mut options = Vec::from(embedded_options(place));
         // Elsewhere the kernel's receive path, or the link, needs a core that would never be left.
         if place.leaves_cores_alone() {
             options.push("--busy");
@@ -255,7 +255,7 @@ fn embedded(
         if run.bbr {
             options.extend(["--congestion", "bbr"]);
         }
-        (ground.command(place, end, "rnic-perf"), options)
+        (testbed.command(place, end, "rnic-perf"), options)
     };
     let (command, options) = tool(End::B);
     let server = started(run.server(command, at).args(options), "listening")?;
@@ -266,7 +266,7 @@ fn embedded(
 
 /// With both ends in one thread of one process.
 fn within_one_process(
-    ground: &Ground,
+    testbed: &Testbed,
     place: Place,
     run: &RnicRun,
     span: Span,
@@ -274,7 +274,7 @@ fn within_one_process(
     if !(run.latency && run.operation == Operation::Write) {
         return Err(format!("{} can't run within one process", run.name()));
     }
-    let program = ground.command(place, End::A, "rnic-perf");
+    let program = testbed.command(place, End::A, "rnic-perf");
     let program = program.args(["loopback", "--size", &run.size.to_string()]);
     let program = program.args(span.options()).spawn();
     Ok(Running::alone(program, |program, _| {
@@ -284,29 +284,29 @@ fn within_one_process(
 
 /// With the RNICs in daemons.
 fn over_daemons(
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     place: Place,
     run: &RnicRun,
     polling: Polling,
     span: Span,
 ) -> Result<Running, String> {
-    let at = ground.next_address(place);
-    let daemons = Daemons::start(ground, place, polling, &[])?;
+    let at = testbed.next_address(place);
+    let daemons = Daemons::start(testbed, place, polling, &[])?;
     let tool = |end| {
         let socket = daemons.socket(end).into_os_string();
         (
             match (place.link, polling) {
                 // The daemon has its core for itself.
-                (Link::Loopback, Polling::Spin) => ground.beside(place, End::A, "rnic-perf"),
-                _ => ground.unpinned(place, end, "rnic-perf"),
+                (Link::Loopback, Polling::Spin) => testbed.beside(place, End::A, "rnic-perf"),
+                _ => testbed.unpinned(place, end, "rnic-perf"),
             },
             ["--socket".into(), socket],
         )
     };
-    let (command, door) = tool(End::B);
-    let server = started(run.server(command, at).args(door), "listening")?;
-    let (command, door) = tool(End::A);
-    let client = run.client(span, command, at).args(door).spawn();
+    let (command, rnic_source) = tool(End::B);
+    let server = started(run.server(command, at).args(rnic_source), "listening")?;
+    let (command, rnic_source) = tool(End::A);
+    let client = run.client(span, command, at).args(rnic_source).spawn();
     Ok(Running::new(client, server, figures_of).over(daemons))
 }
 
@@ -321,14 +321,14 @@ pub(super) struct Daemons {
 impl Daemons {
     /// Starts them with further arguments, and waits until they serve.
     pub(super) fn start(
-        ground: &Ground,
+        testbed: &Testbed,
         place: Place,
         polling: Polling,
         arguments: &[&str],
     ) -> Result<Self, String> {
         // Several daemons may be at work at the same time.
         let cable = place.cable;
-        let socket = |end: End| ground.directory().join(format!("{end:?}{cable}.sock"));
+        let socket = |end: End| testbed.directory().join(format!("{end:?}{cable}.sock"));
         let (device, ends): (&[&str], &[End]) = match place.link {
             Link::Loopback => (&["--loopback"], &[End::B]),
             Link::Cable | Link::Lossy(_) => (
@@ -338,8 +338,8 @@ impl Daemons {
         };
         let start = |end: &End| {
             let command = match polling {
-                Polling::Spin => ground.on_core(place, *end, "rnicd"),
-                Polling::Adaptive | Polling::Event => ground.command(place, *end, "rnicd"),
+                Polling::Spin => testbed.on_core(place, *end, "rnicd"),
+                Polling::Adaptive | Polling::Event => testbed.command(place, *end, "rnicd"),
             };
             let command = command
                 .args(device)
@@ -410,8 +410,13 @@ mod tests {
 
     #[test]
     fn names_say_what_runs() {
-        let run =
-            |size| RnicRun::bandwidth(Operation::Write, size, Door::Daemon(Polling::Adaptive));
+        let run = |size| {
+            RnicRun::bandwidth(
+                Operation::Write,
+                size,
+                RnicSource::Daemon(Polling::Adaptive),
+            )
+        };
         assert_eq!(run(1 << 20).name(), "write-1M-daemon");
         assert_eq!(run(65_536).name(), "write-64k-daemon");
         let ping = RnicRun {
@@ -422,7 +427,7 @@ mod tests {
         assert_eq!(ping.name(), "write-64-ping-markers-daemon");
         let bbr = RnicRun {
             bbr: true,
-            door: Door::Embedded,
+            rnic_source: RnicSource::Embedded,
             ..run(1 << 20)
         };
         assert_eq!(bbr.name(), "write-1M-bbr-embedded");

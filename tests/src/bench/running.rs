@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::ended;
 use super::rnic::Daemons;
+use super::testbed::ended;
 use super::{Figures, interrupt};
 use crate::lab::{Finished, Process, Signal};
 

@@ -10,7 +10,7 @@ use super::case::Work;
 use super::memory::{self, Done, MemoryRun};
 use super::place::Place;
 use super::running::{Running, Span};
-use super::{Case, Figures, Ground, P999, interrupt};
+use super::{Case, Figures, P999, Testbed, interrupt};
 
 /// Who takes turns with whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,29 +50,29 @@ impl Turns {
 
 /// Runs all of them interleaved, until each has had the machine for as long as one that runs alone. Returns the
 /// result of each.
-pub fn run(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+pub fn run(cases: &[&Case], testbed: &mut Testbed) -> Vec<Result<Figures, String>> {
     let memory = |case: &&Case| match case.work {
         Work::Memory(run) => Some(run),
         _ => None,
     };
     if let Some(runs) = cases.iter().map(memory).collect::<Option<Vec<_>>>() {
-        return programs(&runs, ground);
+        return programs(&runs, testbed);
     }
     let streams = |one: &&Case| matches!(one.turns(), Some(Turns::Streams(_)));
     if cases.iter().all(streams) {
-        self::streams(cases, ground)
+        self::streams(cases, testbed)
     } else {
-        pings(cases, ground)
+        pings(cases, testbed)
     }
 }
 
 /// Each on hosts of its own, of the same kind.
-fn pings(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+fn pings(cases: &[&Case], testbed: &mut Testbed) -> Vec<Result<Figures, String>> {
     // Each goes by the time that passes, also while others have their turns.
     let times = u32::try_from(cases.len()).unwrap_or(u32::MAX);
-    let duration = ground.duration() * times;
-    let mut running = start(cases, ground, Span::whole(duration), Running::pause);
-    let (begin, limit) = (Instant::now(), ground.limit());
+    let duration = testbed.duration() * times;
+    let mut running = start(cases, testbed, Span::whole(duration), Running::pause);
+    let (begin, limit) = (Instant::now(), testbed.limit());
     let goes_on = || begin.elapsed() < 2 * duration + limit && !interrupt::came();
     while running.iter_mut().flatten().any(|run| !run.is_over()) && goes_on() {
         for run in running.iter_mut().flatten() {
@@ -95,13 +95,13 @@ fn pings(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
 }
 
 /// Each on hosts of its own, of the same kind.
-fn streams(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>> {
+fn streams(cases: &[&Case], testbed: &mut Testbed) -> Vec<Result<Figures, String>> {
     let span = Span {
-        duration: ground.duration(),
+        duration: testbed.duration(),
         turn: Some(STREAM_TURN),
     };
-    let limit = ground.limit();
-    let mut running = start(cases, ground, span, |run| {
+    let limit = testbed.limit();
+    let mut running = start(cases, testbed, span, |run| {
         run.hands_over(limit);
     });
     let begin = Instant::now();
@@ -128,7 +128,7 @@ fn streams(cases: &[&Case], ground: &mut Ground) -> Vec<Result<Figures, String>>
 /// Starts each on hosts of its own, and does the same with each when it is started.
 fn start(
     cases: &[&Case],
-    ground: &mut Ground,
+    testbed: &mut Testbed,
     span: Span,
     mut and: impl FnMut(&mut Running),
 ) -> Vec<Result<Running, String>> {
@@ -136,20 +136,20 @@ fn start(
         if interrupt::came() {
             return Err(format!("{} was not started any more", case.name));
         }
-        let mut running = case.start_beside(ground, cable, span)?;
+        let mut running = case.start_beside(testbed, cable, span)?;
         and(&mut running);
         Ok(running)
     });
     started.collect()
 }
 
-fn programs(runs: &[MemoryRun], ground: &Ground) -> Vec<Result<Figures, String>> {
-    let duration = (ground.duration() / TURNS).max(PROGRAM_MIN);
+fn programs(runs: &[MemoryRun], testbed: &Testbed) -> Vec<Result<Figures, String>> {
+    let duration = (testbed.duration() / TURNS).max(PROGRAM_MIN);
     let mut done: Vec<Result<Done, String>> = runs.iter().map(|_| Ok(Done::default())).collect();
     for _ in 0..TURNS {
         for (run, done) in runs.iter().zip(&mut done) {
             if let Ok(before) = done {
-                let turn = memory::run(ground, run, duration);
+                let turn = memory::run(testbed, run, duration);
                 *done = turn.map(|turn| before.and(turn));
             }
         }

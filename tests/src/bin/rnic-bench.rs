@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use rnic_tests::bench::calm::Calm;
 use rnic_tests::bench::machine::Machine;
+use rnic_tests::bench::noise_guard::NoiseGuard;
 use rnic_tests::bench::report::Report;
 use rnic_tests::bench::turns::Turns;
 use rnic_tests::bench::{
-    Case, Figures, GBIT, Ground, P50, Results, goals, interrupt, matrix, plots, turns,
+    Case, Figures, GBIT, P50, Results, Testbed, goals, interrupt, matrix, plots, turns,
 };
 
 /// Raw AF_XDP, the RNIC and the kernel's TCP over the same cables, interleaved: tables, JSON and plots.
@@ -114,35 +114,35 @@ fn cases(cli: &Cli) -> Vec<Case> {
     all
 }
 
-/// The ground, and how long is measured on it. Makes the directory for what will be written.
-fn prepare(cli: &Cli) -> Result<(Ground, Duration), String> {
+/// The testbed, and how long is measured on it. Makes the directory for what will be written.
+fn prepare(cli: &Cli) -> Result<(Testbed, Duration), String> {
     interrupt::watch().map_err(|error| format!("can't watch for signals: {error}"))?;
     let short = cli.quick || cli.smoke;
     let seconds = cli.seconds.unwrap_or(if short { 0.3 } else { 1.5 });
     let duration = Duration::from_secs_f64(seconds);
     std::fs::create_dir_all(&cli.out)
         .map_err(|error| format!("can't make {}: {error}", cli.out.display()))?;
-    Ok((Ground::new(duration, cli.memory.clone()), duration))
+    Ok((Testbed::new(duration, cli.memory.clone()), duration))
 }
 
 fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
-    let (mut ground, duration) = prepare(cli)?;
+    let (mut testbed, duration) = prepare(cli)?;
     let machine = Machine::here();
     let supported = cases.into_iter().map(|one| {
-        let unsupported = one.unsupported(&ground);
+        let unsupported = one.unsupported(&testbed);
         (one, unsupported)
     });
     let mut results = Results::new(supported);
-    let mut calm = cli.calm.then(|| Calm::of(ground.cores()));
+    let mut calm = cli.calm.then(|| NoiseGuard::of(testbed.cores()));
     let groups = groups(&results, !cli.no_turns);
     run_rounds(
         cli.rounds,
         &groups,
-        &mut ground,
+        &mut testbed,
         calm.as_mut(),
         &mut results,
     );
-    drop(ground);
+    drop(testbed);
     let report = Report {
         machine: &machine,
         duration,
@@ -164,8 +164,8 @@ fn bench(cli: &Cli, cases: Vec<Case>) -> Result<Results, String> {
 fn run_rounds(
     rounds: u32,
     groups: &[Vec<usize>],
-    ground: &mut Ground,
-    mut calm: Option<&mut Calm>,
+    testbed: &mut Testbed,
+    mut calm: Option<&mut NoiseGuard>,
     results: &mut Results,
 ) {
     let begin = Instant::now();
@@ -176,8 +176,8 @@ fn run_rounds(
             let cases = group.iter().map(|row| &results.rows[*row].case);
             let cases: Vec<&Case> = cases.collect();
             let mut run = || match &cases[..] {
-                [alone] => vec![alone.run(ground)],
-                several => turns::run(several, ground),
+                [alone] => vec![alone.run(testbed)],
+                several => turns::run(several, testbed),
             };
             let outcomes = match calm.as_deref_mut() {
                 Some(calm) => calm.run(run),

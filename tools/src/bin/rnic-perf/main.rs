@@ -19,7 +19,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use rnic::{ConnectOptions, ListenOptions};
 use rnic_tools::address::{self, Connect, Listen};
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::{ToolError, Waiting};
 use rnic_tools::mpa::Mpa;
 use rnic_tools::perf::bandwidth::{Span, Until};
@@ -29,6 +28,7 @@ use rnic_tools::perf::sweep::{self, Sizes};
 use rnic_tools::perf::{client, server};
 use rnic_tools::progress::Progress;
 use rnic_tools::size;
+use rnic_tools::source::RnicSource;
 use serde::Serialize;
 
 /// Measures goodput and latency of RDMA Write, Send and Read between two RNICs.
@@ -60,7 +60,7 @@ enum Role {
 #[derive(Debug, Args)]
 struct Server {
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     #[command(flatten)]
     mpa: Mpa,
     #[command(flatten)]
@@ -80,7 +80,7 @@ struct Server {
 #[derive(Debug, Args)]
 struct Client {
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     #[command(flatten)]
     mpa: Mpa,
     #[command(flatten)]
@@ -165,7 +165,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
     let listen = ListenOptions::default()
         .backlog(64)
         .transport(options.mpa.transport());
-    let (context, listener) = options.door.listen(&options.at, listen, 0)?;
+    let (context, listener) = options.rnic_source.listen(&options.at, listen, 0)?;
     let told = |line: String| rnic_tools::outln!("{line}");
     server::run(
         &context,
@@ -222,7 +222,7 @@ fn measure_one(options: &Client, size: u32) -> Result<Outcome, ToolError> {
         busy: options.busy,
     };
     address::first_usable(options.to.addresses(), |peer| {
-        let context = options.door.open_toward(peer, 0)?;
+        let context = options.rnic_source.open_toward(peer, 0)?;
         let connect = ConnectOptions::default()
             .transport(options.mpa.transport())
             .mpa(options.mpa.options());

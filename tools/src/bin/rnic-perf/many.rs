@@ -5,12 +5,12 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use rnic::ListenOptions;
 use rnic_tools::address::{self, Connect, Listen};
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::mpa;
 use rnic_tools::perf::many::{self, Load};
 use rnic_tools::perf::plan::DEPTH_MAX;
 use rnic_tools::size;
+use rnic_tools::source::RnicSource;
 
 use crate::print_json;
 
@@ -24,7 +24,7 @@ pub(crate) struct Many {
     #[command(subcommand)]
     role: Role,
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     /// DDP over SCTP instead of TCP: both ends say so.
     #[arg(long, global = true)]
     sctp: bool,
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
             let listen = ListenOptions::default()
                 .backlog(BACKLOG)
                 .transport(mpa::transport(options.sctp));
-            let (context, listener) = options.door.listen(at, listen, queue_pairs)?;
+            let (context, listener) = options.rnic_source.listen(at, listen, queue_pairs)?;
             many::serve(&context, &listener, queue_pairs, options.timeout, told)
         }
         Role::Client {
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Many) -> Result<(), ToolError> {
             };
             load.check()?;
             let outcome = address::first_usable(to.addresses(), |peer| {
-                let context = options.door.open_toward(peer, options.queue_pairs)?;
+                let context = options.rnic_source.open_toward(peer, options.queue_pairs)?;
                 many::run(&context, peer, &load, options.timeout, told)
             })?;
             print_json(&outcome)

@@ -12,12 +12,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use rnic::{AcceptOptions, ConnectOptions, ConnectionRequest, Context, ListenOptions};
 use rnic_tools::address::{self, Connect, Listen};
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::mpa::{self, Mpa};
 use rnic_tools::ping;
 use rnic_tools::report::{Latency, Samples};
 use rnic_tools::size;
+use rnic_tools::source::RnicSource;
 use serde::Serialize;
 
 /// RDMA ping: Send, RDMA Read, RDMA Write, compare.
@@ -39,7 +39,7 @@ enum Role {
 #[derive(Debug, Args)]
 struct Server {
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     #[command(flatten)]
     mpa: Mpa,
     #[command(flatten)]
@@ -55,7 +55,7 @@ struct Server {
 #[derive(Debug, Args)]
 struct Client {
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     #[command(flatten)]
     mpa: Mpa,
     #[command(flatten)]
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
 
 fn serve(options: &Server) -> Result<(), ToolError> {
     let listen = ListenOptions::default().transport(options.mpa.transport());
-    let (context, listener) = options.door.listen(&options.at, listen, 0)?;
+    let (context, listener) = options.rnic_source.listen(&options.at, listen, 0)?;
     rnic_tools::outln!("{}", address::listening(&listener));
     loop {
         // What ends the listener ends the server; what ends one connection need not.
@@ -137,7 +137,7 @@ fn serve_one(
 }
 
 fn connect(options: &Client, peer: SocketAddr) -> Result<ping::Client, ToolError> {
-    let context = options.door.open_toward(peer, 0)?;
+    let context = options.rnic_source.open_toward(peer, 0)?;
     let client = ping::Client::new(&context, options.size, options.timeout)?;
     let mpa = options.mpa.options();
     let connect = ConnectOptions::default()

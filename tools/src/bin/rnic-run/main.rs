@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rnic_tools::run::{Run, keeper, start};
+use rnic_tools::run::{Run, start, supervisor};
 
 /// Runs a program with an RNIC.
 ///
@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     // What rnic-run starts of itself.
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next().unwrap_or_default();
-    if first == keeper::OPTION {
-        return keeper::keep(&PathBuf::from(arguments.next().unwrap_or_default()));
+    if first == supervisor::OPTION {
+        return supervisor::supervise(&PathBuf::from(arguments.next().unwrap_or_default()));
     }
     if first == start::OPTION {
         return start::start(arguments.next().unwrap_or_default(), arguments);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rnic_tools::ctl::rates::{Rate, rates};
 use rnic_tools::ctl::table::Table;
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::source::RnicSource;
 use serde_json::{Value, json};
 
 use crate::Style;
@@ -41,11 +41,15 @@ impl<'a> Look<'a> {
     }
 }
 
-pub(crate) fn answer(door: &Door, options: &Options, style: Style) -> Result<(), ToolError> {
+pub(crate) fn answer(
+    rnic_source: &RnicSource,
+    options: &Options,
+    style: Style,
+) -> Result<(), ToolError> {
     let watched = options.again.watch.is_some();
     answers(options.again, style, &mut |before: Option<Look<'_>>| {
         let Some(before) = before else {
-            let look = Look::take(Devices::open(door)?)?;
+            let look = Look::take(Devices::open(rnic_source)?)?;
             // Rates need a second look.
             let text = (!watched).then(|| values(&look.counters, options, style));
             return Ok((text, look));

@@ -3,8 +3,8 @@
 use rnic::inspect::Kind;
 use rnic::{Context, DeviceInfo};
 use rnic_tools::ctl::show::{Programs, Shown};
-use rnic_tools::door::{Door, Interface};
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::source::{Interface, RnicSource};
 use serde_json::{Value, json};
 
 use crate::Style;
@@ -15,19 +15,19 @@ const NAME: usize = 13;
 
 /// The devices that are asked, opened: all that are open, or the one that was named.
 pub(crate) struct Devices<'a> {
-    door: &'a Door,
+    rnic_source: &'a RnicSource,
     /// Each with the name of its interface.
     all: Vec<(String, Context)>,
 }
 
 impl<'a> Devices<'a> {
-    pub(crate) fn open(door: &'a Door) -> Result<Self, ToolError> {
+    pub(crate) fn open(rnic_source: &'a RnicSource) -> Result<Self, ToolError> {
         let mut all = Vec::new();
-        for name in door.devices()? {
-            let context = door.open_device(&name)?;
+        for name in rnic_source.devices()? {
+            let context = rnic_source.open_device(&name)?;
             all.push((context.device_info()?.interface, context));
         }
-        Ok(Self { door, all })
+        Ok(Self { rnic_source, all })
     }
 
     /// Whether there is more than one.
@@ -42,7 +42,7 @@ impl<'a> Devices<'a> {
             let limits = match self.all.first() {
                 Some((_, context)) => context.inspect(kind)?,
                 // Without an open device the RNIC says why.
-                None => self.door.open_any()?.inspect(kind)?,
+                None => self.rnic_source.open_any()?.inspect(kind)?,
             };
             let limits = limits.into_iter();
             found.extend(limits.map(|object| Shown {
@@ -82,15 +82,15 @@ impl<'a> Devices<'a> {
 }
 
 /// The device that is named, or the first that is open. Without one the RNIC says why.
-pub(crate) fn first(door: &Door) -> Result<Context, ToolError> {
-    match door.devices()?.first() {
-        Some(device) => door.open_device(device),
-        None => door.open_any(),
+pub(crate) fn first(rnic_source: &RnicSource) -> Result<Context, ToolError> {
+    match rnic_source.devices()?.first() {
+        Some(device) => rnic_source.open_device(device),
+        None => rnic_source.open_any(),
     }
 }
 
-pub(crate) fn device(door: &Door, style: Style) -> Result<(), ToolError> {
-    let device = first(door)?.device_info()?;
+pub(crate) fn device(rnic_source: &RnicSource, style: Style) -> Result<(), ToolError> {
+    let device = first(rnic_source)?.device_info()?;
     if style.json {
         rnic_tools::outln!("{}", info(&device));
     } else {
@@ -99,17 +99,22 @@ pub(crate) fn device(door: &Door, style: Style) -> Result<(), ToolError> {
     Ok(())
 }
 
-pub(crate) fn answer(door: &Door, again: &Again, style: Style) -> Result<(), ToolError> {
+pub(crate) fn answer(
+    rnic_source: &RnicSource,
+    again: &Again,
+    style: Style,
+) -> Result<(), ToolError> {
     answers(*again, style, &mut |_: Option<()>| {
-        let interfaces = door.interfaces()?.into_iter();
+        let interfaces = rnic_source.interfaces()?.into_iter();
         let text = match style.json {
             true => {
-                let list: Result<Vec<Value>, _> = interfaces.map(|one| value(door, one)).collect();
+                let list: Result<Vec<Value>, _> =
+                    interfaces.map(|one| value(rnic_source, one)).collect();
                 format!("{}\n", Value::from(list?))
             }
             false => {
                 let blocks: Result<Vec<String>, _> = interfaces
-                    .map(|one| block(door, one, style.width()))
+                    .map(|one| block(rnic_source, one, style.width()))
                     .collect();
                 blocks?.join("\n")
             }
@@ -118,19 +123,23 @@ pub(crate) fn answer(door: &Door, again: &Again, style: Style) -> Result<(), Too
     })
 }
 
-fn value(door: &Door, interface: Interface) -> Result<Value, ToolError> {
+fn value(rnic_source: &RnicSource, interface: Interface) -> Result<Value, ToolError> {
     Ok(match interface {
         Interface::Waiting { name, why } => json!({ "interface": name, "waits": why }),
-        Interface::Open(name) => info(&door.open_device(&name)?.device_info()?),
+        Interface::Open(name) => info(&rnic_source.open_device(&name)?.device_info()?),
     })
 }
 
-fn block(door: &Door, interface: Interface, width: Option<usize>) -> Result<String, ToolError> {
+fn block(
+    rnic_source: &RnicSource,
+    interface: Interface,
+    width: Option<usize>,
+) -> Result<String, ToolError> {
     Ok(match interface {
         Interface::Waiting { name, why } => {
             line("interface", &name, width) + &line("waits", &why, width)
         }
-        Interface::Open(name) => told(&door.open_device(&name)?.device_info()?, width),
+        Interface::Open(name) => told(&rnic_source.open_device(&name)?.device_info()?, width),
     })
 }
 

@@ -21,8 +21,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use rnic::inspect::{DaemonOrder, Kind, LogLevel, Object, Order};
 use rnic::{ClientId, Context, DeviceName};
 use rnic_tools::ctl::show;
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
+use rnic_tools::source::RnicSource;
 use serde_json::json;
 
 use devices::{Devices, first};
@@ -34,7 +34,7 @@ use watch::Again;
 #[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     #[command(flatten)]
-    door: Door,
+    rnic_source: RnicSource,
     /// Print JSON: an object for the device, the counters and top, a list of objects for everything else
     #[arg(long, global = true)]
     json: bool,
@@ -145,16 +145,16 @@ fn main() -> ExitCode {
 }
 
 fn answer(cli: &Cli) -> Result<(), ToolError> {
-    let door = &cli.door;
+    let rnic_source = &cli.rnic_source;
     let style = Style {
         json: cli.json,
         wide: cli.wide,
     };
-    let list = |kind, which| lists::answer(door, kind, which, style);
+    let list = |kind, which| lists::answer(rnic_source, kind, which, style);
     match &cli.question {
-        Question::Device => devices::device(door, style),
-        Question::Devices(again) => devices::answer(door, again, style),
-        Question::Top(options) => top::answer(door, options, style),
+        Question::Device => devices::device(rnic_source, style),
+        Question::Devices(again) => devices::answer(rnic_source, again, style),
+        Question::Top(options) => top::answer(rnic_source, options, style),
         Question::Clients(which) => list(Kind::Clients, which),
         Question::Connections(which) => list(Kind::Connections, which),
         Question::Qps(which) => list(Kind::QueuePairs, which),
@@ -162,18 +162,20 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
         Question::Regions(which) => list(Kind::Regions, which),
         Question::Listeners(which) => list(Kind::Listeners, which),
         Question::Limits(again) => list(Kind::Limits, &Which::all(again)),
-        Question::Counters(options) => counters::answer(door, options, style),
-        Question::Capture(options) => capture::answer(&first(door)?, options, cli.json),
-        Question::Drop(what) => remove(door, what, cli.json),
-        Question::Reload { reopen } => {
-            order(door, DaemonOrder::Reload { reopen: *reopen }, cli.json)
-        }
+        Question::Counters(options) => counters::answer(rnic_source, options, style),
+        Question::Capture(options) => capture::answer(&first(rnic_source)?, options, cli.json),
+        Question::Drop(what) => remove(rnic_source, what, cli.json),
+        Question::Reload { reopen } => order(
+            rnic_source,
+            DaemonOrder::Reload { reopen: *reopen },
+            cli.json,
+        ),
         Question::Reopen { interface } => {
             let interface = interface.clone();
-            order(door, DaemonOrder::Reopen { interface }, cli.json)
+            order(rnic_source, DaemonOrder::Reopen { interface }, cli.json)
         }
         Question::Log { level } => {
-            first(door)?.order(Order::SetLogLevel(level.wanted()))?;
+            first(rnic_source)?.order(Order::SetLogLevel(level.wanted()))?;
             done(cli.json);
             Ok(())
         }
@@ -181,18 +183,18 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
 }
 
 /// An order about the daemon itself.
-fn order(door: &Door, order: DaemonOrder, as_json: bool) -> Result<(), ToolError> {
-    door.daemon()?.order(order)?;
+fn order(rnic_source: &RnicSource, order: DaemonOrder, as_json: bool) -> Result<(), ToolError> {
+    rnic_source.daemon()?.order(order)?;
     done(as_json);
     Ok(())
 }
 
-fn remove(door: &Door, what: &What, as_json: bool) -> Result<(), ToolError> {
+fn remove(rnic_source: &RnicSource, what: &What, as_json: bool) -> Result<(), ToolError> {
     let (kind, number) = match *what {
         What::Client { number } => (Kind::Clients, number),
         What::Connection { number } => (Kind::Connections, number),
     };
-    let mut objects = Devices::open(door)?.objects(kind)?;
+    let mut objects = Devices::open(rnic_source)?.objects(kind)?;
     objects.retain(|shown| show::number(&shown.object) == Some(number));
     let found = lists::the_only(&objects, number)?;
     let order = match &found.object {
@@ -205,8 +207,8 @@ fn remove(door: &Door, what: &What, as_json: bool) -> Result<(), ToolError> {
         },
     };
     let device = match &found.interface {
-        Some(interface) => door.open_device(&DeviceName::Interface(interface.clone()))?,
-        None => first(door)?,
+        Some(interface) => rnic_source.open_device(&DeviceName::Interface(interface.clone()))?,
+        None => first(rnic_source)?,
     };
     device.order(order)?;
     done(as_json);

@@ -6,9 +6,9 @@ use clap::Args;
 use rnic::inspect::Kind;
 use rnic_tools::ctl::show::{Programs, Shown};
 use rnic_tools::ctl::top::Activity;
-use rnic_tools::door::Door;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::screen;
+use rnic_tools::source::RnicSource;
 
 use crate::Style;
 use crate::devices::Devices;
@@ -32,14 +32,18 @@ struct Look<'a> {
     connections: Vec<Shown>,
 }
 
-pub(crate) fn answer(door: &Door, options: &Options, style: Style) -> Result<(), ToolError> {
+pub(crate) fn answer(
+    rnic_source: &RnicSource,
+    options: &Options,
+    style: Style,
+) -> Result<(), ToolError> {
     let again = Again {
         watch: Some(options.watch),
         times: options.times,
     };
     answers(again, style, &mut |before: Option<Look<'_>>| {
         let Some(before) = before else {
-            return Ok((None, Look::take(Devices::open(door)?)?));
+            return Ok((None, Look::take(Devices::open(rnic_source)?)?));
         };
         let clients = before.devices.objects(Kind::Clients)?;
         let now = Look::take(before.devices)?;

@@ -30,7 +30,7 @@ const TRIES: u32 = 4;
 
 /// The cores, and how fast they have been seen to be.
 #[derive(Debug)]
-pub struct Calm {
+pub struct NoiseGuard {
     cores: Vec<Core>,
     runs: usize,
     disturbed: usize,
@@ -43,7 +43,7 @@ struct Core {
     fastest: f64,
 }
 
-impl Calm {
+impl NoiseGuard {
     /// Learns how fast these cores can be.
     #[must_use]
     pub fn of(cores: impl IntoIterator<Item = usize>) -> Self {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_look_takes_the_cores_as_they_are() {
-        let mut calm = Calm {
+        let mut calm = NoiseGuard {
             cores: vec![Core {
                 index: 0,
                 fastest: f64::INFINITY,

@@ -45,7 +45,7 @@ struct Pair {
 
 /// All pairs of hosts.
 #[derive(Debug)]
-pub struct Ground {
+pub struct Testbed {
     pairs: Vec<(Place, Pair)>,
     lab: Lab,
     library: OnceCell<Library>,
@@ -59,7 +59,7 @@ pub struct Ground {
     pub memory: Option<PathBuf>,
 }
 
-impl Ground {
+impl Testbed {
     /// Without any pair yet. What is measured is measured for `duration`.
     #[must_use]
     pub fn new(duration: Duration, memory: Option<PathBuf>) -> Self {

@@ -34,7 +34,7 @@ use own::Own;
 
 /// The options that say so.
 #[derive(Clone, Debug, Args)]
-pub struct Door {
+pub struct RnicSource {
     /// The daemon's socket [default: $RNIC_SOCKET, or the first of $XDG_RUNTIME_DIR/rnicd.sock and
     /// /run/rnicd/rnicd.sock that answers].
     #[arg(long, global = true, value_name = "PATH")]
@@ -61,7 +61,7 @@ pub enum Interface {
     },
 }
 
-impl Door {
+impl RnicSource {
     /// Listens: at the first of the addresses that is this host's, by the device that has it.
     pub fn listen(
         &self,

@@ -1,4 +1,4 @@
-//! The keeper of a private daemon: a process that ends `rnicd` and removes its directory when `rnic-run`
+//! The supervisor of a private daemon: a process that ends `rnicd` and removes its directory when `rnic-run`
 //! is gone, also when that was killed. It knows by its standard input, a pipe from `rnic-run`, which
 //! the kernel closes then. It is in a process group of its own, so that Ctrl-C reaches the program and not
 //! the daemon that the program still needs.
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::{RunError, host, signals, start};
 
-/// The option by which `rnic-run` becomes the keeper of the `rnicd` that follows.
+/// The option by which `rnic-run` becomes the supervisor of the `rnicd` that follows.
 pub const OPTION: &str = "--keep-private-daemon";
 
 /// The variable that names a directory for temporary files, and the one where none is named.
@@ -37,16 +37,16 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 /// How much of its log is shown when it failed, in bytes.
 const LOG_TAIL: u64 = 4096;
 
-/// `rnic-run`'s hold on the keeper. Dropping it ends the daemon.
+/// `rnic-run`'s hold on the supervisor. Dropping it ends the daemon.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     process: Child,
     /// Closing it is the word to end.
     hold: Option<ChildStdin>,
     socket: PathBuf,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Starts it and waits until the daemon answers.
     pub(super) fn start(rnicd: &Path) -> Result<Self, RunError> {
         let mut process = Command::new("/proc/self/exe")
@@ -57,10 +57,10 @@ impl Keeper {
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(host("starting the keeper of the private daemon"))?;
+            .map_err(host("starting the supervisor of the private daemon"))?;
         let hold = process.stdin.take();
         let told = process.stdout.take();
-        let mut keeper = Self {
+        let mut supervisor = Self {
             process,
             hold,
             socket: PathBuf::new(),
@@ -68,14 +68,14 @@ impl Keeper {
         let mut line = Vec::new();
         if let Some(told) = told {
             let read = BufReader::new(told).read_until(0, &mut line);
-            read.map_err(host("reading from the keeper of the private daemon"))?;
+            read.map_err(host("reading from the supervisor of the private daemon"))?;
         }
         // Without the end of the line it has failed, and has said why.
         if line.pop() != Some(0) {
             return Err(RunError::NotStarted);
         }
-        keeper.socket = PathBuf::from(std::ffi::OsString::from_vec(line));
-        Ok(keeper)
+        supervisor.socket = PathBuf::from(std::ffi::OsString::from_vec(line));
+        Ok(supervisor)
     }
 
     /// The private daemon's socket.
@@ -89,7 +89,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         self.hold = None;
         // It ends within END_LIMIT.
@@ -97,9 +97,9 @@ impl Drop for Keeper {
     }
 }
 
-/// What the keeper does: starts `rnicd`, tells the path of its socket on standard output, and waits until
+/// What the supervisor does: starts `rnicd`, tells the path of its socket on standard output, and waits until
 /// standard input is closed.
-pub fn keep(rnicd: &Path) -> ExitCode {
+pub fn supervise(rnicd: &Path) -> ExitCode {
     match Private::start(rnicd).and_then(|private| private.serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(told) => {
@@ -117,7 +117,7 @@ struct Private {
     directory: TempDir,
 }
 
-/// What the keeper waits for.
+/// What the supervisor waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     /// `rnic-run` is gone, or has closed the pipe.
@@ -130,7 +130,7 @@ enum Woken {
 
 impl Private {
     fn start(rnicd: &Path) -> Result<Self, String> {
-        // The keeper ends when `rnic-run` does, and not before: a program that signals all processes of a
+        // The supervisor ends when `rnic-run` does, and not before: a program that signals all processes of a
         // session or a container means the others.
         signals::block().map_err(failed("sigprocmask"))?;
         let directory = directory()?;
