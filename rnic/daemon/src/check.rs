@@ -5,9 +5,7 @@ mod faults;
 
 use std::fmt::{self, Display, Formatter};
 
-use rnic_device::{
-    DeviceConfig, Devices, LoopbackUse, OnMissing, Polling, Quota, Resource, UserLimits, XdpMode,
-};
+use rnic_device::{Configured, DeviceConfig, Devices, LoopbackUse, Quota, Resource, UserLimits};
 use rnic_host::missing_features;
 
 use crate::names;
@@ -23,14 +21,8 @@ pub(crate) struct Effective<'a>(pub(crate) &'a Settings);
 impl Display for Effective<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Settings {
-            socket,
-            socket_mode,
-            socket_group,
-            metrics,
-            log,
-            drain,
+            own,
             user: account,
-            on_missing,
             devices,
         } = self.0;
         let Some(device) = devices.first() else {
@@ -38,17 +30,7 @@ impl Display for Effective<'_> {
         };
         let account = account.map(|account| names::user(account.uid));
         optional(f, "user", account, "whoever starts it")?;
-        line(f, "socket", socket.display())?;
-        line(f, "socket_mode", format_args!("{socket_mode:04o}"))?;
-        let group = socket_group.map_or_else(|| "the daemon's".to_owned(), names::group);
-        line(f, "socket_group", group)?;
-        let group = device.administrators.gid.map(names::group);
-        optional(f, "admin_group", group, "none")?;
-        line(f, "no_seccomp", !device.seccomp)?;
-        line(f, "no_wait", *on_missing == OnMissing::Fail)?;
-        optional(f, "metrics", metrics.as_ref(), "nowhere")?;
-        line(f, "drain", drain.as_millis())?;
-        line(f, "log", format!("{log}").to_lowercase())?;
+        settings(f, own)?;
 
         for device in devices {
             interface(f, device)?;
@@ -94,57 +76,21 @@ impl Display for Effective<'_> {
     }
 }
 
+/// A line for each declared setting.
+fn settings<C: Configured>(f: &mut Formatter<'_>, config: &C) -> fmt::Result {
+    C::SETTINGS
+        .iter()
+        .try_for_each(|setting| line(f, setting.name, (setting.show)(config)))
+}
+
 fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
     match device.loopback {
         LoopbackUse::Only => writeln!(f, "\nloopback alone:")?,
         LoopbackUse::Off | LoopbackUse::Beside => {
             writeln!(f, "\ninterface {}:", device.interface)?;
-            line(f, "no_loopback", device.loopback == LoopbackUse::Off)?;
         }
     }
-    let capture = device.capture.as_ref().map(|path| path.display());
-    optional(f, "capture", capture, "none")?;
-    line(f, "shards", device.shards)?;
-    line(f, "cores", &device.cores)?;
-    optional(f, "queues", device.queues, "any number")?;
-    let dedicated = device.dedicated_queues.as_ref();
-    optional(f, "dedicated_queues", dedicated, "none: all are served")?;
-    line(f, "mode", mode(device.mode))?;
-    line(f, "frames", device.frames)?;
-    match device.polling {
-        Polling::Spin => line(f, "polling", "spin")?,
-        Polling::Adaptive(spin) => {
-            line(f, "polling", "adaptive")?;
-            line(f, "idle_spin", spin.as_micros())?;
-        }
-        Polling::Event => line(f, "polling", "event")?,
-    }
-    optional(f, "busy_poll", device.busy_poll, "none")?;
-    let flood = &device.flood_limits;
-    line(f, "syn_rate", flood.syns.per_second)?;
-    line(f, "unknown_flow_rate", flood.unknown_flows.per_second)?;
-    line(f, "fragment_rate", flood.fragments.per_second)?;
-    line(f, "user_timeout", device.user_timeout.as_millis())?;
-    line(
-        f,
-        "first_byte_timeout",
-        device.first_byte_timeout.as_millis(),
-    )?;
-    line(f, "answer_timeout", device.answer_timeout.as_millis())?;
-    match device.keepalive {
-        None => line(f, "keepalive_idle", "0 (idle peers are not asked)")?,
-        Some(keepalive) => {
-            line(f, "keepalive_idle", keepalive.idle.as_secs())?;
-            line(f, "keepalive_interval", keepalive.interval.as_secs())?;
-            line(f, "keepalive_probes", keepalive.probes)?;
-        }
-    }
-    line(f, "congestion", device.congestion)?;
-    let udp = device.sctp_udp;
-    optional(f, "sctp_udp_port", udp.map(|udp| udp.port), "none")?;
-    let peer_port = udp.and_then(|udp| udp.peer_port);
-    optional(f, "sctp_udp_peer_port", peer_port, "none")?;
-    line(f, "host_ipsec", device.host_ipsec)?;
+    settings(f, device)?;
     let list = device.limits.interface_peers.get(&device.interface);
     optional(f, "allowed_peers", list, EVERYBODY)?;
     for vlan in &device.vlans {
@@ -199,14 +145,4 @@ fn optional(
 
 fn line(f: &mut Formatter<'_>, name: &str, value: impl Display) -> fmt::Result {
     writeln!(f, "  {name:22} {value}")
-}
-
-/// As the setting has it.
-fn mode(mode: XdpMode) -> &'static str {
-    match mode {
-        XdpMode::Auto => "auto",
-        XdpMode::Native => "native",
-        XdpMode::Generic => "generic",
-        XdpMode::SuperPackets => "super-packets",
-    }
 }

@@ -13,58 +13,25 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use log::LevelFilter;
-use rnic_device::{AllowList, Limits};
-use toml::de::{DeTable, DeValue};
+use rnic_device::{AllowList, Configured, DeviceConfig, Limits};
+use toml::de::DeTable;
 
-use crate::cli::{Given, octal};
-use crate::names;
+use crate::settings::{DaemonConfig, Given};
 pub(crate) use interfaces::InterfaceGiven;
 use reader::{At, Reader};
 
+/// The keys at the top that are no settings of the command line.
+const TABLES: [&str; 5] = ["allowed_peers", "limits", "user", "group", "listener"];
+
 /// The keys at the top, in the order in which people are told of them.
-const KEYS: [&str; 40] = [
-    "interface",
-    "socket",
-    "socket_mode",
-    "socket_group",
-    "admin_group",
-    "capture",
-    "shards",
-    "cores",
-    "queues",
-    "dedicated_queues",
-    "mode",
-    "frames",
-    "polling",
-    "idle_spin",
-    "busy_poll",
-    "syn_rate",
-    "unknown_flow_rate",
-    "fragment_rate",
-    "user_timeout",
-    "first_byte_timeout",
-    "answer_timeout",
-    "keepalive_idle",
-    "keepalive_interval",
-    "keepalive_probes",
-    "congestion",
-    "sctp_udp_port",
-    "sctp_udp_peer_port",
-    "host_ipsec",
-    "loopback",
-    "no_loopback",
-    "no_wait",
-    "no_seccomp",
-    "metrics",
-    "drain",
-    "log",
-    "allowed_peers",
-    "limits",
-    "user",
-    "group",
-    "listener",
-];
+fn keys() -> Vec<&'static str> {
+    let settings = DaemonConfig::SETTINGS.iter().map(|setting| setting.name);
+    let settings = ["interface"].into_iter().chain(settings);
+    settings
+        .chain(interfaces::settings())
+        .chain(TABLES)
+        .collect()
+}
 
 /// What a file says.
 #[derive(Debug, Default)]
@@ -154,24 +121,14 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
         let at = At::new(key, value);
         match at.key {
             "interface" => named = interfaces::read(reader, &at),
-            "socket" => given.socket = reader.text(&at).map(PathBuf::from),
-            "socket_mode" => given.socket_mode = reader.parsed(&at, octal),
-            "admin_group" => given.admin_group = group(reader, &at),
-            "socket_group" => given.socket_group = group(reader, &at),
-            "loopback" => given.loopback = reader.flag(&at).unwrap_or(false),
-            "no_loopback" => given.no_loopback = reader.flag(&at).unwrap_or(false),
-            "no_wait" => given.no_wait = reader.flag(&at).unwrap_or(false),
-            "no_seccomp" => given.no_seccomp = reader.flag(&at).unwrap_or(false),
-            "metrics" => given.metrics = reader.parsed(&at, str::parse),
-            "drain" => given.drain = reader.number(&at, 0..=3_600_000),
-            "log" => given.log = reader.parsed(&at, level),
             "limits" => limits.limits = reader.table(&at),
             "user" => limits.users = reader.table(&at),
             "group" => limits.groups = reader.table(&at),
             "allowed_peers" => allowed_peers = peers::allowed(reader, &at),
             "listener" => listener_peers = peers::listeners(reader, &at),
-            _ if interfaces::link(reader, &at, &mut given.link) => {}
-            _ => reader.unknown(&at, &KEYS),
+            _ if reader.setting::<DaemonConfig>(&at, &mut given.own) => {}
+            _ if reader.setting::<DeviceConfig>(&at, &mut given.link) => {}
+            _ => reader.unknown(&at, &keys()),
         }
     }
     File {
@@ -183,16 +140,4 @@ fn file(reader: &mut Reader<'_>, document: &DeTable<'_>) -> File {
             ..limits.read(reader)
         },
     }
-}
-
-fn group(reader: &mut Reader<'_>, at: &At<'_>) -> Option<u32> {
-    match at.value {
-        DeValue::Integer(_) => reader.number(at, 0..=u32::MAX),
-        _ => reader.parsed(at, names::gid),
-    }
-}
-
-fn level(text: &str) -> Result<LevelFilter, String> {
-    text.parse()
-        .map_err(|_| "give off, error, warn, info, debug or trace".to_owned())
 }

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         .build();
     // Nobody else has set one.
     let _ = log::set_boxed_logger(Box::new(Limited::new(logger)));
-    log::set_max_level(settings.log);
+    log::set_max_level(settings.own.log);
     let ended = serve::serve(cli, settings);
     log::logger().flush();
     match ended {

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rnic_device::{Devices, Reconfiguring, bounded};
+use rnic_device::{ApplyOptions, Devices, bounded};
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_ipc::inspect::DaemonOrder;
 
@@ -35,13 +35,13 @@ impl Reload {
 
     /// How long connections may take to end in order when the daemon is told to end.
     pub(crate) fn drain(&self) -> Duration {
-        self.lock().drain
+        self.lock().own.drain
     }
 
     /// By a signal: the outcome is logged.
     pub(crate) fn signalled(&self) {
         // Without --reopen no interface is opened again that could fail to.
-        if let Err(faults) = self.run(false) {
+        if let Err(faults) = self.apply(false) {
             log::error!(
                 "the configuration is not reloaded: {} fault(s)",
                 faults.len()
@@ -55,7 +55,7 @@ impl Reload {
     /// By an administrator's order: who gave it is told too.
     pub(crate) fn ordered(&self, order: &DaemonOrder) -> Result<(), Refusal> {
         let done = match order {
-            DaemonOrder::Reload { reopen } => match self.run(*reopen) {
+            DaemonOrder::Reload { reopen } => match self.apply(*reopen) {
                 Ok(failed) if failed.is_empty() => Ok(()),
                 Ok(failed) => Err(Refusal {
                     code: RefusalCode::Host,
@@ -78,7 +78,7 @@ impl Reload {
     }
 
     /// Gives a line for each interface that could not be opened again.
-    fn run(&self, reopen: bool) -> Result<Vec<String>, Vec<String>> {
+    fn apply(&self, reopen: bool) -> Result<Vec<String>, Vec<String>> {
         let Some(file) = &self.cli.config else {
             return Err(vec![
                 "no configuration file to read again: start rnicd with --config FILE".to_owned(),
@@ -92,16 +92,16 @@ impl Reload {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         })?;
-        let faults = settings.fixed(&asked);
+        let faults = settings.needs_restart(&asked);
         if !faults.is_empty() {
             return Err(faults);
         }
-        let how = Reconfiguring {
+        let options = ApplyOptions {
             reopen,
-            patience: asked.drain,
+            drain: asked.own.drain,
         };
-        let failed = self.devices.reconfigure(&asked.devices, how)?;
-        log::set_max_level(asked.log);
+        let failed = self.devices.apply(&asked.devices, options)?;
+        log::set_max_level(asked.own.log);
         open_files::raise(&asked.devices);
         *settings = asked;
         log::info!("{} is reloaded", file.display());

@@ -84,7 +84,7 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     };
     let signals = Signals::block_with(reloads).map_err(ServeError::Signals)?;
     rustix::thread::set_no_new_privs(true).map_err(ServeError::Privileges)?;
-    let path = &settings.socket;
+    let path = &settings.own.socket;
     if path == Path::new(DEFAULT_SOCKET) {
         socket::make_directory(path)?;
     }
@@ -104,10 +104,12 @@ pub(crate) fn serve(cli: Cli, settings: Settings) -> Result<(), ServeError> {
     let service = Arc::new(Service::from_environment());
     open_files::raise(&settings.devices);
     let (devices, (socket, metrics)) =
-        Devices::open_then(settings.devices.clone(), settings.on_missing, || {
+        Devices::open_then(settings.devices.clone(), settings.on_missing(), || {
             // While their directories can be written to, and the first be given to a group.
-            let socket = SocketFile::bind(path, settings.socket_mode, settings.socket_group)?;
+            let socket =
+                SocketFile::bind(path, settings.own.socket_mode, settings.own.socket_group)?;
             let metrics = settings
+                .own
                 .metrics
                 .as_ref()
                 .map(MetricsListener::bind)

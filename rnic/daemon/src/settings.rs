@@ -1,44 +1,33 @@
 //! Everything that the daemon runs with: what was said, and the defaults of what was not.
 
+mod declared;
+mod given;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use log::LevelFilter;
 use rnic_device::{
-    Administrators, AllowList, DeviceConfig, FloodLimits, KeepAlive, Limits, LoopbackUse,
-    OnMissing, Polling, Rate, SctpUdp,
+    Administrators, AllowList, Change, Configured, DeviceConfig, Limits, LoopbackUse, Needs,
+    OnMissing,
 };
-use rnic_ipc::find::{DEFAULT_SOCKET, runtime_socket};
+use rnic_ipc::find::runtime_socket;
 
-use crate::cli::{Cli, Given, LinkGiven, Mode, PollingMode};
+use crate::cli::Cli;
 use crate::config::{self, ConfigError, File, InterfaceGiven};
-use crate::metrics::MetricsAddress;
 use crate::names::Account;
+pub(crate) use declared::DaemonConfig;
+pub(crate) use given::{Given, Values};
 
-/// Who may connect when nothing was said.
-const SOCKET_MODE: u32 = 0o660;
-/// Of a daemon that is one user's.
+/// Permissions of the socket file of a daemon that is one user's, when none are given.
 const SOCKET_MODE_OF_USER: u32 = 0o600;
-/// How long connections may take to end in order then.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// Everything that the daemon runs with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) socket: PathBuf,
-    pub(crate) socket_mode: u32,
-    /// None: the daemon's own.
-    pub(crate) socket_group: Option<u32>,
-    /// None: nowhere.
-    pub(crate) metrics: Option<MetricsAddress>,
-    pub(crate) log: LevelFilter,
-    /// How long connections may take to end in order when the daemon is told to end.
-    pub(crate) drain: Duration,
+    /// Its own settings.
+    pub(crate) own: DaemonConfig,
     /// Whom to become first; none: nobody else.
     pub(crate) user: Option<Account>,
-    /// Whether interfaces are waited for.
-    pub(crate) on_missing: OnMissing,
     /// One for each interface, each with the same limits.
     pub(crate) devices: Vec<DeviceConfig>,
 }
@@ -79,25 +68,15 @@ pub(crate) enum SettingsError {
          directory that only you may enter"
     )]
     NoRuntimeDirectory,
-    /// Nobody said when an idle peer is first asked.
-    #[error(
-        "interface {interface}: {what} without keepalive_idle, which says after how many seconds of \
-         silence a peer is first asked: give that too (0 for never), or leave {what} out"
-    )]
-    NoKeepaliveIdle {
+    /// One means nothing without the other.
+    #[error("interface {interface}: {what} without {}, {}, or leave {what} out", .needs.setting, .needs.why)]
+    Needs {
         /// Of which interface.
         interface: String,
         /// What was said.
         what: &'static str,
-    },
-    /// There is a UDP port to send to, and none to send from.
-    #[error(
-        "interface {interface}: sctp_udp_peer_port without sctp_udp_port, from which SCTP in UDP is sent: give that too \
-         (9899 is registered for it), or leave sctp_udp_peer_port out"
-    )]
-    NoSctpUdpPort {
-        /// Of which interface.
-        interface: String,
+        /// What is missing.
+        needs: Needs,
     },
 }
 
@@ -117,37 +96,33 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What differs in `asked`, and is of the daemon's start: a line for each. Of the devices they say
-    /// themselves.
-    pub(crate) fn fixed(&self, asked: &Self) -> Vec<String> {
-        let Self {
-            socket,
-            socket_mode,
-            socket_group,
-            metrics,
-            user,
-            on_missing,
-            log: _,
-            drain: _,
-            devices: _,
-        } = self;
-        [
-            ("socket", *socket != asked.socket),
-            ("socket_mode", *socket_mode != asked.socket_mode),
-            ("socket_group", *socket_group != asked.socket_group),
-            ("metrics", *metrics != asked.metrics),
-            ("no_wait", *on_missing != asked.on_missing),
-            ("--user", *user != asked.user),
-        ]
-        .into_iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(what, _)| {
-            format!(
-                "another {what} asked, which holds from the start on: start the daemon again, or leave it \
-                 as it was"
-            )
-        })
-        .collect()
+    /// Whether interfaces are waited for.
+    pub(crate) fn on_missing(&self) -> OnMissing {
+        match self.own.no_wait {
+            true => OnMissing::Fail,
+            false => OnMissing::Wait,
+        }
+    }
+
+    /// What differs in `asked`, and holds from the daemon's start on: a line for each. What holds from an
+    /// interface's opening on [`rnic_device::Devices::apply`] finds.
+    pub(crate) fn needs_restart(&self, asked: &Self) -> Vec<String> {
+        let settings = DaemonConfig::SETTINGS.iter();
+        let settings = settings.filter(|setting| {
+            setting.change == Change::Restart
+                && (setting.show)(&self.own) != (setting.show)(&asked.own)
+        });
+        let settings = settings.map(|setting| setting.name);
+        let user = (self.user != asked.user).then_some("--user");
+        settings
+            .chain(user)
+            .map(|what| {
+                format!(
+                    "another {what} asked, which holds from the start on: start the daemon again, or leave it \
+                     as it was"
+                )
+            })
+            .collect()
     }
 
     fn of(said: Given, file: File) -> Result<Self, SettingsError> {
@@ -160,11 +135,13 @@ impl Settings {
         let interfaces = chosen(&said.interface, interfaces);
         let (above, below) = (said.link.clone(), in_file.link.clone());
         let given = said.over(in_file);
-        if given.loopback && allowed_peers.is_some() {
+        let mut own = DaemonConfig::defaults();
+        given.own.apply(&mut own);
+        if own.loopback && allowed_peers.is_some() {
             let what = "allowed_peers";
             return Err(SettingsError::NotOfLoopback { what });
         }
-        let interfaces = with_loopback(&given, interfaces)?;
+        let interfaces = with_loopback(&own, &given.link, interfaces)?;
         limits.interface_peers = interface_peers(&interfaces, allowed_peers.as_ref());
         let several = interfaces.len() > 1;
         let mut devices = Vec::new();
@@ -172,44 +149,35 @@ impl Settings {
             name, link, vlans, ..
         } in interfaces
         {
-            let own_capture = link.capture.is_some() && above.capture.is_none();
-            let mut link = above.clone().over(link).over(below.clone());
+            let own_capture = link.has("capture") && !above.has("capture");
+            let link = above.clone().over(link).over(below.clone());
+            let mut device = device(name, &link, limits.clone())?;
             if several && !own_capture {
-                link.capture = link.capture.map(|path| with_name(&path, &name));
+                let of_all = device.capture.as_ref();
+                device.capture = of_all.map(|path| with_name(path, &device.interface));
             }
-            let mut device = device(name, link, limits.clone())?;
             device.vlans = vlans;
             device.administrators = Administrators {
-                gid: given.admin_group,
+                gid: own.admin_group,
                 ..device.administrators
             };
-            device.seccomp = !given.no_seccomp;
-            device.loopback = match (given.loopback, given.no_loopback) {
+            device.seccomp = !own.no_seccomp;
+            device.loopback = match (own.loopback, own.no_loopback) {
                 (true, _) => LoopbackUse::Only,
                 (_, true) => LoopbackUse::Off,
                 _ => LoopbackUse::Beside,
             };
             devices.push(device);
         }
+        if own.loopback && !given.own.has("socket") {
+            own.socket = runtime_socket().ok_or(SettingsError::NoRuntimeDirectory)?;
+        }
+        if own.loopback && !given.own.has("socket_mode") {
+            own.socket_mode = SOCKET_MODE_OF_USER;
+        }
         Ok(Self {
-            socket: match (given.socket, given.loopback) {
-                (Some(socket), _) => socket,
-                (None, true) => runtime_socket().ok_or(SettingsError::NoRuntimeDirectory)?,
-                (None, false) => PathBuf::from(DEFAULT_SOCKET),
-            },
-            socket_mode: given.socket_mode.unwrap_or(match given.loopback {
-                true => SOCKET_MODE_OF_USER,
-                false => SOCKET_MODE,
-            }),
-            socket_group: given.socket_group,
-            metrics: given.metrics,
-            log: given.log.unwrap_or(LevelFilter::Info),
-            drain: given.drain.map_or(DRAIN, Duration::from_millis),
+            own,
             user: None,
-            on_missing: match given.no_wait {
-                true => OnMissing::Fail,
-                false => OnMissing::Wait,
-            },
             devices,
         })
     }
@@ -217,27 +185,23 @@ impl Settings {
 
 /// The interfaces to open; of the loopback alone a device that has only its name.
 fn with_loopback(
-    given: &Given,
+    own: &DaemonConfig,
+    link: &Values,
     interfaces: Vec<InterfaceGiven>,
 ) -> Result<Vec<InterfaceGiven>, SettingsError> {
     let mut rest = interfaces.into_iter();
     match rest.next() {
-        _ if given.loopback && given.no_loopback => Err(SettingsError::LoopbackOrNot),
-        Some(first) if given.loopback => Err(SettingsError::LoopbackAndInterface {
+        _ if own.loopback && own.no_loopback => Err(SettingsError::LoopbackOrNot),
+        Some(first) if own.loopback => Err(SettingsError::LoopbackAndInterface {
             interface: first.name,
         }),
-        None if given.loopback => {
-            let link = &given.link;
-            let of_interfaces = [
-                (link.shards.is_some(), "shards"),
-                (link.queues.is_some(), "queues"),
-                (link.dedicated_queues.is_some(), "dedicated_queues"),
-                (link.mode.is_some(), "a mode of XDP"),
-                (link.busy_poll.is_some(), "busy_poll"),
-                (link.host_ipsec.is_some(), "host_ipsec"),
-            ];
-            match of_interfaces.into_iter().find(|(said, _)| *said) {
-                Some((_, what)) => Err(SettingsError::NotOfLoopback { what }),
+        None if own.loopback => {
+            let mut of_interfaces = DeviceConfig::SETTINGS.iter();
+            match of_interfaces
+                .find(|it| it.interface_only && link.has(it.name))
+                .map(|it| it.name)
+            {
+                Some(what) => Err(SettingsError::NotOfLoopback { what }),
                 None => Ok(vec![InterfaceGiven {
                     name: DeviceConfig::loopback().interface,
                     ..InterfaceGiven::default()
@@ -276,90 +240,22 @@ fn chosen(said: &[String], in_file: Vec<InterfaceGiven>) -> Vec<InterfaceGiven> 
     said.iter().map(find).collect()
 }
 
-fn device(
-    interface: String,
-    link: LinkGiven,
-    limits: Limits,
-) -> Result<DeviceConfig, SettingsError> {
-    let keepalive = keepalive(&interface, &link)?;
-    let sctp_udp = sctp_udp(&interface, &link)?;
+fn device(interface: String, link: &Values, limits: Limits) -> Result<DeviceConfig, SettingsError> {
+    for setting in DeviceConfig::SETTINGS {
+        if let Some(needs) = setting.needs.filter(|needs| !link.has(needs.setting))
+            && link.has(setting.name)
+        {
+            return Err(SettingsError::Needs {
+                interface,
+                what: setting.name,
+                needs,
+            });
+        }
+    }
     let mut config = DeviceConfig::new(interface);
-    let take = |given: Option<u64>, setting: &mut Duration| {
-        *setting = given.map_or(*setting, Duration::from_millis);
-    };
-    take(link.user_timeout, &mut config.user_timeout);
-    take(link.first_byte_timeout, &mut config.first_byte_timeout);
-    take(link.answer_timeout, &mut config.answer_timeout);
-    config.polling = polling(&link, config.polling);
-    config.flood_limits = flood_limits(&link, config.flood_limits);
-    config.shards = link.shards.unwrap_or(config.shards);
-    config.cores = link.cores.unwrap_or(config.cores);
-    config.queues = link.queues;
-    config.dedicated_queues = link.dedicated_queues;
-    config.capture = link.capture;
-    config.mode = link.mode.unwrap_or(Mode::Auto).into();
-    config.busy_poll = link.busy_poll;
-    config.frames = link.frames.unwrap_or(config.frames);
-    config.keepalive = keepalive;
-    config.congestion = link.congestion.unwrap_or(config.congestion);
-    config.sctp_udp = sctp_udp;
-    config.host_ipsec = link.host_ipsec.unwrap_or_default();
+    link.apply(&mut config);
     config.limits = limits;
     Ok(config)
-}
-
-/// How many frames of unknown flows reach the shard.
-fn flood_limits(link: &LinkGiven, defaults: FloodLimits) -> FloodLimits {
-    FloodLimits {
-        syns: link.syn_rate.map_or(defaults.syns, Rate::of),
-        unknown_flows: link
-            .unknown_flow_rate
-            .map_or(defaults.unknown_flows, Rate::of),
-        fragments: link.fragment_rate.map_or(defaults.fragments, Rate::of),
-    }
-}
-
-/// How SCTP goes in UDP, if it does.
-fn sctp_udp(interface: &str, link: &LinkGiven) -> Result<Option<SctpUdp>, SettingsError> {
-    let peer_port = link.sctp_udp_peer_port;
-    match link.sctp_udp_port {
-        None if peer_port.is_some() => Err(SettingsError::NoSctpUdpPort {
-            interface: interface.to_owned(),
-        }),
-        port => Ok(port.map(|port| SctpUdp { port, peer_port })),
-    }
-}
-
-/// What the shard does without work. How long it spins is said for adaptive polling only.
-fn polling(link: &LinkGiven, default: Polling) -> Polling {
-    match (link.polling, link.idle_spin) {
-        (Some(PollingMode::Spin), _) => Polling::Spin,
-        (Some(PollingMode::Event), _) => Polling::Event,
-        (Some(PollingMode::Adaptive) | None, Some(spin)) => {
-            Polling::Adaptive(Duration::from_micros(spin))
-        }
-        (Some(PollingMode::Adaptive) | None, None) => default,
-    }
-}
-
-/// How idle peers are asked, if they are.
-fn keepalive(interface: &str, link: &LinkGiven) -> Result<Option<KeepAlive>, SettingsError> {
-    let without_idle = |what| SettingsError::NoKeepaliveIdle {
-        interface: interface.to_owned(),
-        what,
-    };
-    let defaults = KeepAlive::default();
-    let seconds = |said: Option<u64>, default| said.map_or(default, Duration::from_secs);
-    match link.keepalive_idle {
-        None if link.keepalive_interval.is_some() => Err(without_idle("keepalive_interval")),
-        None if link.keepalive_probes.is_some() => Err(without_idle("keepalive_probes")),
-        None | Some(0) => Ok(None),
-        Some(idle) => Ok(Some(KeepAlive {
-            idle: Duration::from_secs(idle),
-            interval: seconds(link.keepalive_interval, defaults.interval),
-            probes: link.keepalive_probes.unwrap_or(defaults.probes),
-        })),
-    }
 }
 
 /// The same file with a name before its extension.

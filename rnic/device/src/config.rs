@@ -1,9 +1,11 @@
 //! What an RNIC is opened with.
 
 pub(crate) mod cores;
+mod declared;
 pub(crate) mod dedicated_queues;
 pub(crate) mod host_ipsec;
 mod number_list;
+pub(crate) mod setting;
 pub(crate) mod vlan;
 
 use std::path::PathBuf;
@@ -242,10 +244,14 @@ pub enum Polling {
     Event,
 }
 
-impl Default for Polling {
+impl Polling {
     /// Adaptive, with 50 microseconds.
+    pub const DEFAULT: Self = Self::Adaptive(Duration::from_micros(50));
+}
+
+impl Default for Polling {
     fn default() -> Self {
-        Self::Adaptive(Duration::from_micros(50))
+        Self::DEFAULT
     }
 }
 

@@ -35,6 +35,7 @@ pub use clients::audit::TARGET as AUDIT;
 pub use config::cores::{Cores, ParseCoresError};
 pub use config::dedicated_queues::{DedicatedQueues, ParseDedicatedQueuesError};
 pub use config::host_ipsec::{HostIpsec, ParseHostIpsecError};
+pub use config::setting::{Change, Configured, Kind, Needs, Setting, Value};
 pub use config::vlan::VlanConfig;
 pub use config::{
     DeviceConfig, LoopbackUse, OnMissing, ParseShardCountError, Polling, Runtime, ShardCount,
@@ -42,7 +43,7 @@ pub use config::{
 };
 pub use device::Device;
 pub use devices::Devices;
-pub use devices::apply::Reconfiguring;
+pub use devices::apply::ApplyOptions;
 pub use error::DeviceError;
 pub use observe::metrics::{MetricKind, metric_names};
 pub use refuse::bounded;

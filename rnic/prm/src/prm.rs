@@ -180,7 +180,7 @@ impl Prm {
     /// # Errors
     ///
     /// [`Prm::unfit`]; nothing has changed then.
-    pub fn reconfigure(
+    pub fn apply(
         &mut self,
         limits: Limits,
         administrators: Administrators,

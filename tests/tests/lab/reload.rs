@@ -172,7 +172,7 @@ fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and
         "mode",
         "capture",
         "busy_poll",
-        "syn_rate, unknown_flow_rate or fragment_rate",
+        "syn_rate",
         "frames",
         "no_seccomp",
         "congestion",

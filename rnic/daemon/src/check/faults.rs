@@ -14,11 +14,15 @@ use crate::socket::SocketFile;
 /// Everything that would keep whoever calls this from starting the daemon with these settings.
 pub(crate) fn faults(settings: &Settings) -> Vec<ServeError> {
     let mut faults: Vec<_> = user_fault(settings).into_iter().collect();
-    let socket = SocketFile::check(&settings.socket, settings.socket_group);
+    let socket = SocketFile::check(&settings.own.socket, settings.own.socket_group);
     faults.extend(socket.into_iter().map(ServeError::from));
-    let metrics = settings.metrics.as_ref().and_then(MetricsListener::check);
+    let metrics = settings
+        .own
+        .metrics
+        .as_ref()
+        .and_then(MetricsListener::check);
     faults.extend(metrics.map(ServeError::from));
-    let devices = Devices::check(&settings.devices, settings.on_missing);
+    let devices = Devices::check(&settings.devices, settings.on_missing());
     faults.extend(devices.into_iter().map(ServeError::from));
     faults
 }

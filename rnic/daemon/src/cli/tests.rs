@@ -1,6 +1,9 @@
 use std::process::Command;
 
+use rnic_device::DeviceConfig;
+
 use super::*;
+use crate::settings::{DaemonConfig, Given, Values};
 
 fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
     Cli::try_parse_from([&["rnicd"], arguments].concat())
@@ -27,9 +30,11 @@ fn the_version_names_the_commit_of_sources_with_history() {
 
 #[test]
 fn a_mode_is_octal_permissions() {
-    let mode = |text| parse(&["--socket-mode", text]).map(|cli| cli.given.socket_mode);
-    assert_eq!(mode("0666").unwrap(), Some(0o666));
-    assert_eq!(mode("600").unwrap(), Some(0o600));
+    let mode = |text| parse(&["--socket-mode", text]).map(|cli| cli.given.own);
+    for text in ["0666", "600"] {
+        let expected = Values::of::<DaemonConfig>(&[("socket_mode", text)]);
+        assert_eq!(mode(text).unwrap(), expected);
+    }
     for wrong in ["", "9", "1777", "rw"] {
         assert!(mode(wrong).is_err(), "{wrong}");
     }
@@ -48,24 +53,45 @@ fn the_command_line_goes_before_the_file() {
     .unwrap();
     let file = Given {
         interface: vec!["eth1".to_owned()],
-        link: LinkGiven {
-            mode: Some(Mode::Generic),
-            queues: Some(2),
-            ..LinkGiven::default()
-        },
-        log: Some(LevelFilter::Debug),
-        ..Given::default()
+        own: Values::of::<DaemonConfig>(&[("log", "debug")]),
+        link: Values::of::<DeviceConfig>(&[("mode", "generic"), ("queues", "2")]),
     };
     let expected = Given {
         interface: vec!["eth0".to_owned()],
-        link: LinkGiven {
-            mode: Some(Mode::Native),
-            frames: Some(8192),
-            queues: Some(2),
-            ..LinkGiven::default()
-        },
-        log: Some(LevelFilter::Debug),
-        ..Given::default()
+        own: Values::of::<DaemonConfig>(&[("log", "debug")]),
+        link: Values::of::<DeviceConfig>(&[
+            ("mode", "native"),
+            ("frames", "8192"),
+            ("queues", "2"),
+        ]),
     };
     assert_eq!(cli.given.over(file), expected);
+}
+
+#[test]
+fn a_wrong_value_is_told_with_what_was_asked_and_what_may_be() {
+    for (arguments, words) in [
+        (
+            ["--answer-timeout", "999"],
+            &["'999'", "--answer-timeout <MS>", "give 1000 to 3600000"][..],
+        ),
+        (["--frames", "0"], &["'0'", "give 1 to 4294967295"]),
+        (
+            ["--mode", "fast"],
+            &["'fast'", "give auto, native, generic or super-packets"],
+        ),
+        (["--shards", "65"], &["'65'", "give 1 to 64"]),
+        (
+            ["--shards", "all"],
+            &["'all'", "give a number from 1 to 64, or `auto`"],
+        ),
+        (["--log", "loud"], &["'loud'", "debug"]),
+    ] {
+        let error = parse(&arguments).unwrap_err().to_string();
+        for word in words {
+            assert!(error.contains(word), "no {word} in {error}");
+        }
+    }
+    assert!(parse(&["--loopback", "--no-loopback"]).is_err());
+    assert!(parse(&["--private"]).is_err(), "only with --loopback");
 }

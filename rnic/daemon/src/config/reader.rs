@@ -3,10 +3,12 @@
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
+use rnic_device::{Configured, Kind, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::Fault;
+use crate::settings::Values;
 
 /// Collects the faults of one file.
 #[derive(Debug)]
@@ -83,6 +85,26 @@ impl<'a> Reader<'a> {
             at,
             format!("key `{}` is unknown: there are {known}", at.key),
         );
+    }
+
+    /// A setting of `C`, if the key is one.
+    pub(super) fn setting<C: Configured>(&mut self, at: &At<'_>, values: &mut Values) -> bool {
+        let Some(setting) = C::SETTINGS.iter().find(|setting| setting.name == at.key) else {
+            return false;
+        };
+        let is_number = matches!(at.value, DeValue::Integer(_));
+        let value = match setting.kind {
+            Kind::Flag => self.flag(at).map(Value::Flag),
+            Kind::Number(least, most) => self.number(at, least..=most).map(Value::Number),
+            Kind::NumberOrText(least, most) if is_number => {
+                self.number(at, least..=most).map(Value::Number)
+            }
+            Kind::Text | Kind::NumberOrText(..) => self.parsed(at, |text| setting.read_text(text)),
+        };
+        if let Some(value) = value {
+            values.insert(setting.name, value);
+        }
+        true
     }
 
     pub(super) fn text(&mut self, at: &At<'_>) -> Option<String> {

@@ -1,11 +1,9 @@
 //! A file means what it says, and what is wrong with it is said at its place.
 
-use std::path::PathBuf;
-
-use rnic_device::{CongestionControl, Cores, Credentials, HostIpsec, Resource, ShardCount};
+use rnic_device::{Configured, Credentials, DeviceConfig, Resource, ShardCount};
 
 use super::*;
-use crate::cli::{LinkGiven, Mode, PollingMode};
+use crate::settings::Values;
 
 fn sound(text: &str) -> File {
     parse(Path::new("t.toml"), text).unwrap_or_else(|error| panic!("{error}"))
@@ -93,44 +91,46 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         "#,
     );
     let expected = Given {
-        socket: Some(PathBuf::from("/run/rnic/rnicd.sock")),
-        socket_mode: Some(0o666),
-        socket_group: Some(0),
-        admin_group: Some(44),
         interface: Vec::new(),
-        link: LinkGiven {
-            capture: Some(PathBuf::from("a.pcapng")),
-            shards: Some(ShardCount::Number(2)),
-            cores: Some(Cores::List(vec![0, 1])),
-            queues: Some(2),
-            dedicated_queues: Some("0-1".parse().unwrap()),
-            mode: Some(Mode::Generic),
-            frames: Some(8192),
-            polling: Some(PollingMode::Adaptive),
-            idle_spin: Some(7),
-            busy_poll: Some(9),
-            syn_rate: Some(3),
-            unknown_flow_rate: Some(2),
-            fragment_rate: Some(0),
-            user_timeout: Some(5000),
-            first_byte_timeout: Some(500),
-            answer_timeout: Some(7000),
-            keepalive_idle: Some(30),
-            keepalive_interval: Some(5),
-            keepalive_probes: Some(4),
-            congestion: Some(CongestionControl::Bbr),
-            sctp_udp_port: Some(9899),
-            sctp_udp_peer_port: Some(9900),
-            host_ipsec: Some(HostIpsec::Ignore),
-        },
-        loopback: false,
-        no_loopback: true,
-        no_wait: true,
-        no_seccomp: true,
-        metrics: Some("127.0.0.1:9400".parse().unwrap()),
-        drain: Some(1500),
-        log: Some(LevelFilter::Debug),
+        own: Values::of::<DaemonConfig>(&[
+            ("socket", "/run/rnic/rnicd.sock"),
+            ("socket_mode", "0666"),
+            ("socket_group", "root"),
+            ("admin_group", "44"),
+            ("no_loopback", "true"),
+            ("no_wait", "true"),
+            ("no_seccomp", "true"),
+            ("metrics", "127.0.0.1:9400"),
+            ("drain", "1500"),
+            ("log", "debug"),
+        ]),
+        link: Values::of::<DeviceConfig>(&[
+            ("capture", "a.pcapng"),
+            ("shards", "2"),
+            ("cores", "0-1"),
+            ("queues", "2"),
+            ("dedicated_queues", "0-1"),
+            ("mode", "generic"),
+            ("frames", "8192"),
+            ("polling", "adaptive"),
+            ("idle_spin", "7"),
+            ("busy_poll", "9"),
+            ("syn_rate", "3"),
+            ("unknown_flow_rate", "2"),
+            ("fragment_rate", "0"),
+            ("user_timeout", "5000"),
+            ("first_byte_timeout", "500"),
+            ("answer_timeout", "7000"),
+            ("keepalive_idle", "30"),
+            ("keepalive_interval", "5"),
+            ("keepalive_probes", "4"),
+            ("congestion", "bbr"),
+            ("sctp_udp_port", "9899"),
+            ("sctp_udp_peer_port", "9900"),
+            ("host_ipsec", "ignore"),
+        ]),
     };
+    assert_eq!(DeviceConfig::SETTINGS.len(), 23, "all are in this file");
     assert_eq!(file.given, expected);
     assert_eq!(names(&file), ["eth0"]);
 }
@@ -149,8 +149,11 @@ fn interfaces_are_named_by_a_list_or_by_a_table_each() {
     );
     let tables = sound("[[interface]]\nname = 'a'\nqueues = 3\n[[interface]]\nname = 'b'\n");
     assert_eq!(names(&tables), ["a", "b"]);
-    assert_eq!(tables.interfaces[0].link.queues, Some(3));
-    assert_eq!(tables.interfaces[1].link, LinkGiven::default());
+    assert_eq!(
+        tables.interfaces[0].link,
+        Values::of::<DeviceConfig>(&[("queues", "3")])
+    );
+    assert_eq!(tables.interfaces[1].link, Values::default());
     fault("interface = 7", "1:13", &["integer", "name"]);
     fault("interface = ['a', 'b', 'a']", "1:24", &["a", "twice"]);
     fault("[[interface]]\nqueues = 1\n", "1:1", &["`name`"]);
@@ -372,6 +375,15 @@ fn the_sample_says_every_default() {
     let sample = include_str!("../../rnicd.toml");
     let file = sound(sample);
     assert_eq!(file.limits, Limits::default());
+    let (mut own, mut link) = (DaemonConfig::defaults(), DeviceConfig::new(""));
+    file.given.own.apply(&mut own);
+    file.given.link.apply(&mut link);
+    for setting in DaemonConfig::SETTINGS {
+        assert_eq!((setting.show)(&own), setting.default(), "{}", setting.name);
+    }
+    for setting in DeviceConfig::SETTINGS {
+        assert_eq!((setting.show)(&link), setting.default(), "{}", setting.name);
+    }
     for table in ["[limits]", "[limits.client]", "[limits.user]"] {
         let text = sample.split(table).nth(1).expect("the table is there");
         let text = text.split("\n[").next().unwrap_or_default();
@@ -382,7 +394,7 @@ fn the_sample_says_every_default() {
             assert!(text.contains(&key), "{table} does not name {key}");
         }
     }
-    for key in KEYS {
+    for key in keys() {
         assert!(sample.contains(key), "the sample does not name {key}");
     }
 }
@@ -401,7 +413,7 @@ fn the_manual_names_every_key() {
             .all(|b| b.is_ascii_lowercase() || b == b'_')
             .then_some(key)
     });
-    let all: Vec<_> = keys.chain(KEYS).collect();
+    let all: Vec<_> = keys.chain(super::keys()).collect();
     assert!(all.len() > 80, "{all:?}");
     for key in all {
         assert!(words.contains(&key), "rnicd.toml(5) does not name {key}");
@@ -498,10 +510,16 @@ fn columns_are_characters() {
 
 #[test]
 fn shards_are_a_number_or_one_for_each_queue() {
-    let shards = |text: &str| sound(text).given.link.shards;
-    assert_eq!(shards("shards = 64"), Some(ShardCount::Number(64)));
-    assert_eq!(shards("shards = 'auto'"), Some(ShardCount::Auto));
-    assert_eq!(shards(""), None);
+    let shards = |text: &str| {
+        let mut config = DeviceConfig::new("eth0");
+        sound(text).given.link.apply(&mut config);
+        config.shards
+    };
+    assert_eq!(shards("shards = 64"), ShardCount::Number(64));
+    assert_eq!(shards("shards = '3'"), ShardCount::Number(3));
+    assert_eq!(shards("shards = 'auto'"), ShardCount::Auto);
+    assert_eq!(shards(""), ShardCount::ONE);
+    fault("shards = 0", "1:10", &["`shards` is 0", "1 to 64"]);
     fault("shards = 65", "1:10", &["`shards` is 65", "1 to 64"]);
     fault("shards = 'all'", "1:10", &["\"all\"", "1 to 64, or `auto`"]);
 }

@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use super::*;
 use rnic_device::{
-    CongestionControl, Cores, FloodLimits, HostIpsec, Polling, Rate, SctpUdp, ShardCount, XdpMode,
+    CongestionControl, Cores, FloodLimits, HostIpsec, KeepAlive, Kind, Polling, Rate, SctpUdp,
+    ShardCount, XdpMode,
 };
 
 fn given() -> Given {
@@ -18,8 +21,8 @@ fn settle(given: Given, file: &str) -> Settings {
 #[test]
 fn an_interface_is_all_that_must_be_given() {
     let settings = Settings::of(given(), File::default()).unwrap();
-    assert_eq!(settings.socket, PathBuf::from("/run/rnicd/rnicd.sock"));
-    assert_eq!(settings.socket_mode, 0o660);
+    assert_eq!(settings.own.socket, PathBuf::from("/run/rnicd/rnicd.sock"));
+    assert_eq!(settings.own.socket_mode, 0o660);
     assert_eq!(settings.devices[0].queues, None);
     assert_eq!(settings.devices[0].frames, 4096);
     assert!(settings.devices[0].seccomp);
@@ -51,7 +54,7 @@ fn an_interface_has_its_own_allow_list_or_that_of_all() {
         "{checked}"
     );
     let loopback = Given {
-        loopback: true,
+        own: Values::of::<DaemonConfig>(&[("loopback", "true")]),
         ..Given::default()
     };
     let file = config::parse(Path::new("t.toml"), "allowed_peers = []").unwrap();
@@ -65,53 +68,46 @@ fn an_interface_has_its_own_allow_list_or_that_of_all() {
 #[test]
 fn everything_that_was_given_reaches_the_device() {
     let given = Given {
-        link: LinkGiven {
-            shards: Some(ShardCount::Number(2)),
-            cores: Some(Cores::List(vec![0, 1])),
-            queues: Some(2),
-            dedicated_queues: Some("1".parse().unwrap()),
-            mode: Some(Mode::Generic),
-            capture: Some(PathBuf::from("a.pcapng")),
-            frames: Some(8192),
-            polling: None,
-            idle_spin: Some(7),
-            busy_poll: Some(9),
-            syn_rate: Some(3),
-            unknown_flow_rate: Some(2),
-            fragment_rate: Some(0),
-            user_timeout: Some(5000),
-            first_byte_timeout: Some(500),
-            answer_timeout: Some(7000),
-            keepalive_idle: Some(30),
-            keepalive_interval: Some(5),
-            keepalive_probes: Some(4),
-            congestion: Some(CongestionControl::Bbr),
-            sctp_udp_port: Some(9899),
-            sctp_udp_peer_port: Some(9900),
-            host_ipsec: Some(HostIpsec::Ignore),
-        },
-        no_seccomp: true,
-        log: Some(LevelFilter::Debug),
-        drain: Some(1500),
+        own: Values::of::<DaemonConfig>(&[
+            ("no_seccomp", "true"),
+            ("log", "debug"),
+            ("drain", "1500"),
+        ]),
+        link: Values::of::<DeviceConfig>(&[
+            ("capture", "a.pcapng"),
+            ("shards", "2"),
+            ("cores", "0,1"),
+            ("queues", "2"),
+            ("dedicated_queues", "1"),
+            ("mode", "generic"),
+            ("frames", "8192"),
+            ("idle_spin", "7"),
+            ("busy_poll", "9"),
+            ("syn_rate", "3"),
+            ("unknown_flow_rate", "2"),
+            ("fragment_rate", "0"),
+            ("user_timeout", "5000"),
+            ("first_byte_timeout", "500"),
+            ("answer_timeout", "7000"),
+            ("keepalive_idle", "30"),
+            ("keepalive_interval", "5"),
+            ("keepalive_probes", "4"),
+            ("congestion", "bbr"),
+            ("sctp_udp_port", "9899"),
+            ("sctp_udp_peer_port", "9900"),
+            ("host_ipsec", "ignore"),
+        ]),
         ..given()
     };
     let limits = Limits {
         clients: 3,
         ..Limits::default()
     };
-    let Settings {
-        devices,
-        log,
-        drain,
-        ..
-    } = Settings::of(
-        given,
-        File {
-            limits,
-            ..File::default()
-        },
-    )
-    .unwrap();
+    let file = File {
+        limits,
+        ..File::default()
+    };
+    let Settings { devices, own, .. } = Settings::of(given, file).unwrap();
     let [device] = &devices[..] else {
         panic!("{devices:?}");
     };
@@ -149,8 +145,8 @@ fn everything_that_was_given_reaches_the_device() {
     assert_eq!(device.sctp_udp, Some(udp));
     assert!(!device.seccomp);
     assert_eq!(device.limits.clients, 3);
-    assert_eq!(log, LevelFilter::Debug);
-    assert_eq!(drain, Duration::from_millis(1500));
+    assert_eq!(own.log, log::LevelFilter::Debug);
+    assert_eq!(own.drain, Duration::from_millis(1500));
 }
 
 const TWO: &str = r#"
@@ -185,10 +181,7 @@ fn what_a_table_says_of_its_interface_goes_before_what_the_file_says_of_all() {
 fn the_command_line_says_which_interfaces_and_goes_before_their_tables() {
     let given = Given {
         interface: vec!["eth1".to_owned(), "eth2".to_owned()],
-        link: LinkGiven {
-            queues: Some(4),
-            ..LinkGiven::default()
-        },
+        link: Values::of::<DeviceConfig>(&[("queues", "4")]),
         ..Given::default()
     };
     let Settings { devices, .. } = settle(given, TWO);
@@ -253,12 +246,189 @@ fn what_is_of_the_start_is_told_by_name_when_it_changes() {
         "socket = \"/run/other.sock\"\nsocket_mode = \"0660\"\nsocket_group = 7\n\
          metrics = \"unix:/run/m.sock\"\nlog = \"debug\"\ndrain = 1",
     );
-    let faults = settings.fixed(&asked);
+    let faults = settings.needs_restart(&asked);
     let named: Vec<_> = faults
         .iter()
         .map(|fault| fault.split(' ').nth(1).unwrap())
         .collect();
     let of_the_start = ["socket", "socket_mode", "socket_group", "metrics"];
     assert_eq!(named, of_the_start);
-    assert_eq!(settings.fixed(&settings), [""; 0]);
+    assert_eq!(settings.needs_restart(&settings), [""; 0]);
+}
+
+#[test]
+fn a_setting_that_means_nothing_alone_names_what_is_missing() {
+    let of = |file: &str| {
+        let file = config::parse(Path::new("t.toml"), file).unwrap();
+        Settings::of(given(), file)
+    };
+    let error = of("sctp_udp_peer_port = 3").unwrap_err().to_string();
+    for words in ["eth0", "sctp_udp_peer_port without sctp_udp_port", "9899"] {
+        assert!(error.contains(words), "no {words} in {error}");
+    }
+    for setting in DeviceConfig::SETTINGS {
+        let Some(needs) = setting.needs else { continue };
+        let all = DeviceConfig::SETTINGS;
+        let place = |name| all.iter().position(|it| it.name == name);
+        assert!(
+            place(needs.setting) < place(setting.name),
+            "{} is set too early",
+            setting.name
+        );
+    }
+}
+
+#[test]
+fn the_loopback_alone_has_no_setting_of_interfaces() {
+    for setting in DeviceConfig::SETTINGS {
+        let value = match setting.name {
+            "mode" => "native",
+            "host_ipsec" => "ignore",
+            "cores" => "0",
+            "polling" => "spin",
+            "congestion" => "bbr",
+            _ => "1000",
+        };
+        let value = if setting.read(value).is_ok() {
+            value
+        } else {
+            "9"
+        };
+        let mut link = Values::of::<DeviceConfig>(&[(setting.name, value)]);
+        if let Some(needs) = setting.needs {
+            link = link.over(Values::of::<DeviceConfig>(&[(needs.setting, "30")]));
+        }
+        let given = Given {
+            own: Values::of::<DaemonConfig>(&[("loopback", "true"), ("socket", "/tmp/a.sock")]),
+            link,
+            ..Given::default()
+        };
+        let settled = Settings::of(given, File::default());
+        assert_eq!(
+            settled.is_err(),
+            setting.interface_only,
+            "{}: {settled:?}",
+            setting.name
+        );
+        if let Err(error) = settled {
+            let words = format!("only interfaces have {}", setting.name);
+            assert!(error.to_string().contains(&words), "{error}");
+        }
+    }
+}
+
+/// docs/operations/settings.md has every setting as it is declared. `RNIC_WRITE_DOCS=1` writes it.
+#[test]
+fn the_page_of_all_settings_is_the_declarations() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/operations/settings.md"
+    );
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    let (start, end) = ("<!-- generated: ", "<!-- end -->");
+    let mut page = String::new();
+    for (index, part) in found.split_inclusive(start).enumerate() {
+        let rest = match index {
+            0 => part,
+            _ => {
+                let (which, _) = part.split_once(" -->").unwrap();
+                page += which;
+                page += " -->\n\n";
+                page += &match which {
+                    "daemon" => table::<DaemonConfig>(),
+                    "interface" => table::<DeviceConfig>(),
+                    other => panic!("no table {other}"),
+                };
+                &part[part.find(end).unwrap()..]
+            }
+        };
+        page += rest;
+    }
+    assert!(page.matches(end).count() == 2, "{path} lacks a table");
+    if std::env::var_os("RNIC_WRITE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert!(
+        found == page,
+        "{path} differs from the declarations: run this test with RNIC_WRITE_DOCS=1"
+    );
+}
+
+fn table<C: Configured>() -> String {
+    let mut text = String::from(
+        "| setting | value | default | after a reload | what it is |\n|---|---|---|---|---|\n",
+    );
+    for setting in C::SETTINGS {
+        let value = match setting.kind {
+            Kind::Flag => "true or false".to_owned(),
+            Kind::Number(least, most) => format!("`{}`, {least} to {most}", setting.unit),
+            Kind::Text => format!("`{}`", setting.unit),
+            Kind::NumberOrText(least, most) => {
+                format!("`{}`; as a number {least} to {most}", setting.unit)
+            }
+        };
+        let change = match setting.change {
+            Change::AtOnce => "holds at once",
+            Change::NewConnections => "holds for new connections",
+            Change::Reopen => "needs `--reopen`",
+            Change::Restart => "needs a restart",
+        };
+        let needs = setting
+            .needs
+            .map_or(String::new(), |it| format!(". Needs `{}`", it.setting));
+        text += &format!(
+            "| `{}` | {value} | {} | {change} | {}{needs} |\n",
+            setting.name,
+            setting.default(),
+            setting.help,
+        );
+    }
+    text + "\n"
+}
+
+/// Tables of other pages, the manual and the limits that people read agree with the declarations.
+#[test]
+fn other_pages_say_the_same_ranges_and_defaults() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    let read = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
+    let network = read("docs/operations/network.md");
+    let mut rows = 0;
+    for setting in DeviceConfig::SETTINGS {
+        let Kind::Number(least, most) = setting.kind else {
+            continue;
+        };
+        let start = format!("| `{}` | ", setting.name);
+        for row in network.lines().filter_map(|line| line.strip_prefix(&start)) {
+            let cells: Vec<_> = row.split(" | ").collect();
+            let (range, default) = match cells[0].contains(" to ") {
+                true => (Some(cells[0]), cells[1]),
+                false => (None, cells[0]),
+            };
+            // The ports of SCTP have a row without a default.
+            if default.parse::<u64>().is_err() {
+                continue;
+            }
+            rows += 1;
+            assert_eq!(default, setting.default(), "{}", setting.name);
+            let expected = format!("{least} to {most}");
+            assert!(
+                range.is_none_or(|it| it.ends_with(&expected)),
+                "{}: {range:?}",
+                setting.name
+            );
+        }
+        let manual = read("dist/rnicd.toml.5");
+        let words = format!("{} \" = ", setting.name);
+        let (_, said) = manual
+            .split_once(&words)
+            .unwrap_or_else(|| panic!("no {words} in the manual"));
+        let said = said.split(['"', ',']).next().unwrap();
+        let placeholder = said.bytes().all(|byte| byte.is_ascii_uppercase());
+        assert!(
+            placeholder || said == setting.default(),
+            "{}: {said}",
+            setting.name
+        );
+    }
+    assert!(rows >= 9, "network.md has its tables");
 }

@@ -4,26 +4,25 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Command, Timeouts};
-use rnic_ipc::control::Refusal;
 
 use crate::device::core::Core;
 use crate::device::drain;
 use crate::devices::slots::Slot;
 use crate::interface::open::check_user_timeout;
-use crate::{DeviceConfig, Devices, refuse};
+use crate::{Change, Configured, DeviceConfig, Devices, refuse};
 
 /// What another configuration may take besides what it changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Reconfiguring {
+pub struct ApplyOptions {
     /// Interfaces with settings that hold from their opening on are opened again where these differ. Else such a
     /// difference is a fault.
     pub reopen: bool,
     /// How long connections of an interface that is closed may take to end in order.
-    pub patience: Duration,
+    pub drain: Duration,
 }
 
 impl Devices {
-    /// Other configurations of the devices: all of each, or nothing of any. The limits and administrators of the
+    /// Applies other configurations of the devices: all of each, or nothing of any. The limits and administrators of the
     /// first hold for all.
     ///
     /// - An interface that is new is opened, or waited for. One that is named no more is closed.
@@ -39,10 +38,10 @@ impl Devices {
     ///
     /// A line for each thing that can't change while the devices are open, or can't be at all. Nothing has
     /// changed then.
-    pub fn reconfigure(
+    pub fn apply(
         &self,
         configs: &[DeviceConfig],
-        how: Reconfiguring,
+        options: ApplyOptions,
     ) -> Result<Vec<String>, Vec<String>> {
         let slots = self.slots.all();
         let first = crate::devices::check_all(configs).map_err(|error| vec![error.to_string()])?;
@@ -53,9 +52,11 @@ impl Devices {
         let mut faults = Vec::new();
         let (mut outdated, mut more) = (Vec::new(), Vec::new());
         for config in configs {
-            match slot_of(config).map(|slot| (slot.shard, fixed(&slot.config, config))) {
+            match slot_of(config).map(|slot| (slot.shard, needs_reopen(&slot.config, config))) {
                 None => more.push(self.with_common(config.clone())),
-                Some((shard, differ)) if how.reopen && !differ.is_empty() => outdated.push(shard),
+                Some((shard, differ)) if options.reopen && !differ.is_empty() => {
+                    outdated.push(shard)
+                }
                 Some((_, differ)) => faults.extend(differ),
             }
             faults.extend(check_user_timeout(config).err().map(|it| it.to_string()));
@@ -65,31 +66,30 @@ impl Devices {
             return Err(faults);
         }
         let more = self.open_more(more)?;
-        let set =
-            (self.slots.shared_prm().prm()).reconfigure(first.limits.clone(), first.administrators);
+        let set = (self.slots.shared_prm().prm()).apply(first.limits.clone(), first.administrators);
         if let Err(faults) = set {
             more.iter()
                 .filter_map(Slot::device)
                 .for_each(|device| device.shutdown());
             return Err(faults);
         }
-        for gone in self.apply_to_slots(configs, more) {
+        for gone in self.replace_slots(configs, more) {
             let Some(device) = gone.any_device() else {
                 continue;
             };
-            drain([&**device], refuse::not_served, how.patience, || false);
+            drain([&**device], refuse::not_served, options.drain, || false);
             device.close(&refuse::not_served(&gone.config.interface));
         }
         let interface = |shard: u8| Some(self.slots.one(shard)?.config.interface);
         let outdated = outdated.into_iter().filter_map(interface);
-        let reopened = outdated.map(|interface| self.reopen(&interface, how.patience));
+        let reopened = outdated.map(|interface| self.reopen(&interface, options.drain));
         Ok(reopened
             .filter_map(|done| Some(done.err()?.message))
             .collect())
     }
 
     /// Has these configurations hold, and these slots beside those there are; gives those that are named no more.
-    fn apply_to_slots(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
+    fn replace_slots(&self, configs: &[DeviceConfig], more: Vec<Slot>) -> Vec<Slot> {
         let devices: Vec<_> = self.slots.change(|all| {
             let mut rest: Vec<Slot> = std::mem::take(all).into_iter().chain(more).collect();
             for config in configs {
@@ -117,98 +117,56 @@ impl Devices {
 }
 
 impl Core {
-    /// Applies what may change while a device is open.
+    /// Applies what may change while it is open.
     pub(crate) fn apply(&self, config: &DeviceConfig) {
         self.apply_peer_rules();
-        // One that stops meanwhile needs no settings.
-        if let Err(refusal) = self.apply_to_shards(config) {
-            log::debug!("{}: {refusal}", config.interface);
-        }
-    }
-
-    fn apply_to_shards(&self, config: &DeviceConfig) -> Result<(), Refusal> {
         let timeouts = Timeouts {
             user_timeout: config.user_timeout,
             keepalive: config.keepalive,
             first_byte_timeout: config.first_byte_timeout,
             answer_timeout: config.answer_timeout,
         };
-        self.shards.all_do(|| Command::SetTimeouts(timeouts))?;
-        self.shards.set_polling(config.polling)
+        let set = self.shards.all_do(|| Command::SetTimeouts(timeouts));
+        // One that stops meanwhile needs no settings.
+        if let Err(refusal) = set.and_then(|()| self.shards.set_polling(config.polling)) {
+            log::debug!("{}: {refusal}", config.interface);
+        }
     }
 }
 
-/// What differs, and is of the moment in which a device is opened: a line for each.
-fn fixed(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
-    let DeviceConfig {
-        interface,
-        loopback,
-        shards,
-        cores,
-        queues,
-        dedicated_queues,
-        vlans,
-        mode,
-        capture,
-        busy_poll,
-        flood_limits,
-        frames,
-        runtime,
-        seccomp,
-        congestion,
-        sctp_udp,
-        host_ipsec,
-        resolve_timeout,
-        flush_timeout,
-        linger_max,
-        limits: _,
-        administrators: _,
-        polling: _,
-        user_timeout: _,
-        first_byte_timeout: _,
-        answer_timeout: _,
-        keepalive: _,
-    } = opened;
-    [
-        ("loopback", *loopback != asked.loopback),
-        ("shards", *shards != asked.shards),
-        ("cores", *cores != asked.cores),
-        ("queues", *queues != asked.queues),
-        (
-            "dedicated_queues",
-            *dedicated_queues != asked.dedicated_queues,
-        ),
-        ("vlan", *vlans != asked.vlans),
-        ("mode", *mode != asked.mode),
-        ("capture", *capture != asked.capture),
-        ("busy_poll", *busy_poll != asked.busy_poll),
-        (
-            "syn_rate, unknown_flow_rate or fragment_rate",
-            *flood_limits != asked.flood_limits,
-        ),
-        ("frames", *frames != asked.frames),
-        ("runtime", *runtime != asked.runtime),
-        ("no_seccomp", *seccomp != asked.seccomp),
-        ("congestion", *congestion != asked.congestion),
-        (
-            "sctp_udp_port or sctp_udp_peer_port",
-            *sctp_udp != asked.sctp_udp,
-        ),
-        ("host_ipsec", *host_ipsec != asked.host_ipsec),
-        ("resolve_timeout", *resolve_timeout != asked.resolve_timeout),
-        ("flush_timeout", *flush_timeout != asked.flush_timeout),
-        ("linger_max", *linger_max != asked.linger_max),
-    ]
-    .into_iter()
-    .filter(|(_, differs)| *differs)
-    .map(|(what, _)| {
+/// What differs, and holds from the opening on: a line for each.
+fn needs_reopen(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
+    let others = OTHERS.iter().filter(|(_, same)| !same(opened, asked));
+    let others = others.map(|(name, _)| *name);
+    let settings = DeviceConfig::SETTINGS.iter();
+    let settings = settings.filter(|setting| {
+        setting.change == Change::Reopen && (setting.show)(opened) != (setting.show)(asked)
+    });
+    let all = others.chain(settings.map(|setting| setting.name));
+    all.map(|name| {
         format!(
-            "interface {interface}: another {what} asked, which holds from the interface's opening on: reload with \
-             --reopen, which ends its connections, or leave it as it was"
+            "interface {}: another {name} asked, which holds from the interface's opening on: reload with \
+             --reopen, which ends its connections, or leave it as it was",
+            opened.interface
         )
     })
     .collect()
 }
+
+type IsSame = fn(&DeviceConfig, &DeviceConfig) -> bool;
+
+/// What also holds from the opening on, and is no [`Setting`](crate::Setting) of an interface.
+const OTHERS: [(&str, IsSame); 7] = [
+    ("loopback", |a, b| a.loopback == b.loopback),
+    ("vlan", |a, b| a.vlans == b.vlans),
+    ("runtime", |a, b| a.runtime == b.runtime),
+    ("no_seccomp", |a, b| a.seccomp == b.seccomp),
+    ("resolve_timeout", |a, b| {
+        a.resolve_timeout == b.resolve_timeout
+    }),
+    ("flush_timeout", |a, b| a.flush_timeout == b.flush_timeout),
+    ("linger_max", |a, b| a.linger_max == b.linger_max),
+];
 
 #[cfg(test)]
 mod tests;

@@ -2,15 +2,15 @@ use std::time::Duration;
 
 use rnic_prm::Credentials;
 
-use super::fixed;
+use super::{OTHERS, needs_reopen};
 use crate::{
-    CongestionControl, DeviceConfig, DeviceError, Devices, LoopbackUse, OnMissing, Polling, Rate,
-    Reconfiguring, Runtime, SctpUdp, ShardCount, XdpMode,
+    ApplyOptions, Configured, CongestionControl, DeviceConfig, DeviceError, Devices, Kind,
+    LoopbackUse, OnMissing, Polling, Rate, Runtime, SctpUdp, ShardCount, Value, XdpMode,
 };
 
-const HOW: Reconfiguring = Reconfiguring {
+const HOW: ApplyOptions = ApplyOptions {
     reopen: false,
-    patience: Duration::ZERO,
+    drain: Duration::ZERO,
 };
 
 const SOMEBODY: Credentials = Credentials {
@@ -35,7 +35,7 @@ fn limits_timeouts_and_polling_change() {
     config.limits.users.others.clients = 0;
     config.polling = Polling::Event;
     config.user_timeout = Duration::from_secs(7);
-    devices.reconfigure(&[config], HOW).unwrap();
+    devices.apply(&[config], HOW).unwrap();
     assert_eq!(devices.clients_max(SOMEBODY), (256, 0));
     let refusal = devices.all()[0].connect_client(SOMEBODY).unwrap_err();
     assert!(refusal.message.contains("clients is 0"), "{refusal}");
@@ -51,7 +51,7 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     asked.limits.clients = 1000;
     asked.frames *= 2;
     asked.user_timeout = Duration::from_millis(1);
-    let faults = devices.reconfigure(&[asked], HOW).unwrap_err();
+    let faults = devices.apply(&[asked], HOW).unwrap_err();
     let [frames, user_timeout, clients] = &faults[..] else {
         panic!("{faults:?}");
     };
@@ -60,15 +60,13 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     assert!(clients.contains("clients = 1000"), "{clients}");
     assert_eq!(devices.clients_max(SOMEBODY), (256, 64));
     let other = DeviceConfig::new("eth9");
-    let faults = devices
-        .reconfigure(&[config.clone(), other], HOW)
-        .unwrap_err();
+    let faults = devices.apply(&[config.clone(), other], HOW).unwrap_err();
     let told = "started without waiting for interfaces";
     assert!(faults[0].contains(told), "{faults:?}");
     let twice = [config.clone(), config.clone()];
-    let faults = devices.reconfigure(&twice, HOW).unwrap_err();
+    let faults = devices.apply(&twice, HOW).unwrap_err();
     assert!(faults[0].contains("loopback, twice,"), "{faults:?}");
-    devices.reconfigure(&[config], HOW).unwrap();
+    devices.apply(&[config], HOW).unwrap();
     devices.shutdown();
 }
 
@@ -107,7 +105,7 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
         ("mode", |it| it.mode = XdpMode::Generic),
         ("capture", |it| it.capture = Some("/tmp/a.pcapng".into())),
         ("busy_poll", |it| it.busy_poll = Some(20)),
-        ("syn_rate, unknown_flow_rate or fragment_rate", |it| {
+        ("fragment_rate", |it| {
             it.flood_limits.fragments = Rate::of(9)
         }),
         ("frames", |it| it.frames *= 2),
@@ -116,7 +114,7 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
         ("congestion", |it| {
             it.congestion = CongestionControl::NewReno
         }),
-        ("sctp_udp_port or sctp_udp_peer_port", |it| {
+        ("sctp_udp_port", |it| {
             it.sctp_udp = Some(SctpUdp {
                 port: 9899,
                 peer_port: None,
@@ -130,7 +128,7 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
     for (name, change) in changes {
         let mut asked = opened.clone();
         change(&mut asked);
-        let told = fixed(&opened, &asked);
+        let told = needs_reopen(&opened, &asked);
         let [line] = &told[..] else {
             panic!("{name}: {told:?}");
         };
@@ -148,5 +146,83 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
     asked.first_byte_timeout *= 2;
     asked.answer_timeout *= 2;
     asked.keepalive = Some(crate::KeepAlive::default());
-    assert_eq!(fixed(&opened, &asked), [""; 0]);
+    assert_eq!(needs_reopen(&opened, &asked), [""; 0]);
+}
+
+/// A new field that neither a setting shows nor `OTHERS` compares would be reloaded without effect.
+#[test]
+fn each_field_is_of_a_setting_or_compared_or_the_daemons() {
+    let defaults = format!("{:#?}", DeviceConfig::new(""));
+    let fields = |text: &str| -> Vec<(String, String)> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for line in text.lines() {
+            match line
+                .strip_prefix("    ")
+                .filter(|rest| !rest.starts_with([' ', '}', ']', ')']))
+            {
+                Some(field) => {
+                    let (name, value) = field.split_once(':').unwrap_or((field, ""));
+                    found.push((name.to_owned(), value.to_owned()));
+                }
+                None => found
+                    .iter_mut()
+                    .last()
+                    .into_iter()
+                    .for_each(|it| it.1 += line),
+            }
+        }
+        found
+    };
+    let before = fields(&defaults);
+    assert!(before.len() > 20, "{before:?}");
+    // These each apply on their own, or say which interface it is.
+    let mut known = vec!["interface", "limits", "administrators"];
+    let others = OTHERS.map(|(name, _)| match name {
+        "vlan" => "vlans",
+        "no_seccomp" => "seccomp",
+        name => name,
+    });
+    known.extend(others);
+    let mut changed: Vec<String> = known.into_iter().map(str::to_owned).collect();
+    for setting in DeviceConfig::SETTINGS {
+        let mut config = DeviceConfig::new("");
+        config.keepalive = Some(crate::KeepAlive::default());
+        config.sctp_udp = Some(SctpUdp {
+            port: 1,
+            peer_port: None,
+        });
+        let shown = (setting.show)(&config);
+        let start = fields(&format!("{config:#?}"));
+        let value = match setting.kind {
+            Kind::Number(least, most) | Kind::NumberOrText(least, most) => {
+                let other = [least, most].into_iter().find(|it| it.to_string() != shown);
+                Value::Number(other.unwrap())
+            }
+            Kind::Text | Kind::Flag => Value::Text(
+                match setting.name {
+                    "mode" => "generic",
+                    "polling" => "event",
+                    "congestion" => "bbr",
+                    "host_ipsec" => "ignore",
+                    _ => "3",
+                }
+                .to_owned(),
+            ),
+        };
+        (setting.set)(&mut config, &value).unwrap();
+        assert_ne!(
+            (setting.show)(&config),
+            shown,
+            "{} is not shown",
+            setting.name
+        );
+        let end = fields(&format!("{config:#?}"));
+        let differs = start.iter().zip(&end).filter(|(a, b)| a != b);
+        let differs: Vec<_> = differs.map(|(a, _)| a.0.clone()).collect();
+        assert_eq!(differs.len(), 1, "{}: {differs:?}", setting.name);
+        changed.extend(differs);
+    }
+    for (field, _) in before {
+        assert!(changed.contains(&field), "{field} is in no table");
+    }
 }

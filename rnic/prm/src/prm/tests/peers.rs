@@ -125,8 +125,7 @@ fn other_limits_have_other_lists_for_listeners_that_are_there() {
     assert_eq!((one.client, one.listener), (us.client, us.listener));
     let rules = |prm: &Prm| prm.listener_rules(one.client, one.local, "eth0");
     assert_eq!(rules(&prm), PeerRules::default());
-    prm.reconfigure(limits(), Administrators::default())
-        .unwrap();
+    prm.apply(limits(), Administrators::default()).unwrap();
     assert_eq!(
         refused_by(&rules(&prm), "198.18.9.9"),
         Some(ListOwner::User)

@@ -9,8 +9,8 @@ fn with(change: impl FnOnce(&mut Limits)) -> Limits {
     limits
 }
 
-fn reconfigure(prm: &mut Prm, limits: Limits) -> Result<(), Vec<String>> {
-    prm.reconfigure(limits, Administrators::default())
+fn apply(prm: &mut Prm, limits: Limits) -> Result<(), Vec<String>> {
+    prm.apply(limits, Administrators::default())
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn who_holds_more_than_a_new_limit_keeps_it_and_gets_no_more() {
         others,
         ..Users::default()
     };
-    reconfigure(&mut prm, with(|limits| limits.users = users)).unwrap();
+    apply(&mut prm, with(|limits| limits.users = users)).unwrap();
     let refusal = prm.alloc_pd(client).unwrap_err();
     assert!(refusal.message.contains("user 1000's"), "{refusal}");
     prm.dealloc_pd(client, pds[0]).unwrap();
@@ -42,7 +42,7 @@ fn a_client_keeps_what_it_may_hold_for_its_life() {
     let mut prm = Prm::new(Limits::default());
     let before = client(&mut prm);
     let one = |limits: &mut Limits| limits.per_client.protection_domains = 1;
-    reconfigure(&mut prm, with(one)).unwrap();
+    apply(&mut prm, with(one)).unwrap();
     let after = client(&mut prm);
     for (client, may) in [(before, 64), (after, 1)] {
         assert_eq!(prm.quota(client).unwrap().protection_domains, may);
@@ -64,7 +64,7 @@ fn what_tables_are_not_made_for_is_told_and_nothing_changes() {
         limits.device.registered_bytes = u64::MAX;
         limits.per_client.queue_pairs = 1;
     });
-    let faults = reconfigure(&mut prm, asked).unwrap_err();
+    let faults = apply(&mut prm, asked).unwrap_err();
     let [clients, queue_pairs] = &faults[..] else {
         panic!("{faults:?}");
     };
@@ -77,14 +77,14 @@ fn what_tables_are_not_made_for_is_told_and_nothing_changes() {
 #[test]
 fn a_limit_that_was_lowered_can_be_what_it_was_at_the_start() {
     let mut prm = Prm::new(Limits::default());
-    reconfigure(&mut prm, with(|limits| limits.clients = 1)).unwrap();
+    apply(&mut prm, with(|limits| limits.clients = 1)).unwrap();
     let _root = prm.add_client(Credentials {
         uid: 0,
         superuser: true,
         ..CREDENTIALS
     });
     prm.add_client(CREDENTIALS).unwrap_err();
-    reconfigure(&mut prm, Limits::default()).unwrap();
+    apply(&mut prm, Limits::default()).unwrap();
     let _client = prm.add_client(CREDENTIALS).unwrap();
 }
 
@@ -98,7 +98,7 @@ fn administrators_are_those_of_now() {
         gid: Some(CREDENTIALS.gid),
         private: false,
     };
-    prm.reconfigure(Limits::default(), administrators).unwrap();
+    prm.apply(Limits::default(), administrators).unwrap();
     prm.may_administer(client).unwrap();
     assert!(prm.administers(&CREDENTIALS));
 }
