@@ -1,14 +1,20 @@
 //! What a script knows nothing of: MPA's Request and Reply (RFC 5044 section 7.1), which the harness exchanges with the
 //! shard in the instant in which the connection is established. Both directions of the stream are longer by that than
 //! the script believes, and each sequence number is told without it.
+//!
+//! An exchange in no time is a round trip that TCP measures, and the script knows of no such. So there is a second way,
+//! `MEASURED` of [`Through`](crate::through::Through): the shard's clock runs on while the script's stands still. The SYN
+//! is sent twice, so that TCP measures no round trip by it (RFC 6298 section 3). The start-up takes as long as the
+//! script's handshake did: the first and only measurement, as the script has it.
 
-use userspace_net::Ecn;
+use userspace_net::{Ecn, Instant};
 
 use crate::wire::{ACK, RST, Tlv, Wire, absolute, relative};
 
 pub const REQUEST: &[u8; 20] = b"MPA ID Req Frame\x40\x01\0\0";
 pub const REPLY: &[u8; 20] = b"MPA ID Rep Frame\x40\x01\0\0";
 
+pub const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 
 /// How far a connection's start-up is.
@@ -28,6 +34,14 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Flow {
     pub stage: Stage,
+    /// When the shard's first SYN left, by the script's clock.
+    pub syn_at: Option<Instant>,
+    /// The shard's next SYN repeats one that the script has seen.
+    pub repeats_syn: bool,
+    /// The end of the peer's stream, until it is acknowledged.
+    fin: Option<u32>,
+    /// TSval of the shard's last segment.
+    stamp: u32,
     /// The shard opened it.
     pub active: bool,
     iss: Option<u32>,
@@ -49,6 +63,10 @@ impl Flow {
     pub fn new(active: bool) -> Self {
         Self {
             stage: Stage::Opening,
+            syn_at: None,
+            repeats_syn: false,
+            fin: None,
+            stamp: 0,
             active,
             iss: None,
             irs: None,
@@ -62,9 +80,10 @@ impl Flow {
         }
     }
 
-    /// A segment of the script's, as the shard is to have it.
-    pub fn inward(&mut self, script: &Wire) -> Wire {
+    /// A segment of the script's, as the shard is to have it, whose clock is so many milliseconds ahead.
+    pub fn inward(&mut self, script: &Wire, ahead: u32) -> Wire {
         let mut wire = script.clone();
+        stamps(&mut wire, |_, echo| *echo = echo.wrapping_add(ahead));
         if self.stage == Stage::Opening {
             if wire.syn() {
                 self.irs = Some(wire.seq);
@@ -79,6 +98,9 @@ impl Flow {
                 self.stage = Stage::PerhapsEstablished;
             }
         }
+        if wire.is(FIN) {
+            self.fin = Some(wire.seq.wrapping_add(wire.len + 1));
+        }
         self.last = Some(wire.clone());
         if self.stage == Stage::Done {
             let (iss, irs) = (self.iss.unwrap_or(0), self.irs.unwrap_or(0));
@@ -92,7 +114,14 @@ impl Flow {
     }
 
     /// A segment of the shard's, as the script is to see it. `None`: it is only about the start-up.
-    pub fn outward(&mut self, mut wire: Wire, payload: &[u8]) -> Option<Wire> {
+    pub fn outward(&mut self, mut wire: Wire, payload: &[u8], ahead: u32) -> Option<Wire> {
+        stamps(&mut wire, |stamp, _| {
+            self.stamp = *stamp;
+            *stamp = stamp.wrapping_sub(ahead);
+        });
+        if wire.syn() && std::mem::take(&mut self.repeats_syn) {
+            return None;
+        }
         if wire.syn() {
             self.iss = Some(wire.seq);
             self.shifts.0 = scale(&wire);
@@ -140,6 +169,12 @@ impl Flow {
         Some(wire)
     }
 
+    /// Whether a segment of the shard's, as the script sees it, is its FIN alone and the first to acknowledge the peer's.
+    pub fn answers_fin(&mut self, wire: &Wire) -> bool {
+        let end = self.fin.take_if(|end| wire.is(ACK) && wire.ack == *end);
+        end.is_some() && wire.flags == FIN | ACK && wire.len == 0
+    }
+
     /// Bytes of window that a segment offers.
     fn offered(&self, wire: &Wire) -> u32 {
         u32::from(wire.window) << self.shift()
@@ -179,7 +214,7 @@ impl Flow {
             _ => last.window,
         };
         let options = last.options.into_iter();
-        let wire = Wire {
+        let mut wire = Wire {
             flags: ACK | PSH,
             seq: absolute(1 + i64::from(self.theirs), irs),
             ack: absolute(1 + i64::from(self.ours), iss),
@@ -191,6 +226,7 @@ impl Flow {
             ..last
         };
         self.theirs += len as u32;
+        stamps(&mut wire, |_, echo| *echo = self.stamp);
         wire
     }
 
@@ -215,6 +251,15 @@ fn scale(wire: &Wire) -> Option<u8> {
         Tlv::WindowScale(shift) => Some(*shift),
         _ => None,
     })
+}
+
+/// Changes TSval and TSecr.
+fn stamps(wire: &mut Wire, mut change: impl FnMut(&mut u32, &mut u32)) {
+    for option in &mut wire.options {
+        if let Tlv::Timestamps(stamp, echo) = option {
+            change(stamp, echo);
+        }
+    }
 }
 
 fn edges(wire: &mut Wire, change: impl Fn(u32) -> u32) {

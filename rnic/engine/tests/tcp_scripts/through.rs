@@ -10,16 +10,16 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_net::{IcmpReport, Path, Quoted};
 use rnic_proto::Stag;
-use userspace_net::{Endpoint, FourTuple, Instant};
+use userspace_net::{Ecn, Endpoint, FourTuple, Instant};
 use userspace_tcp::{Event, IcmpError, KeepAlive, Payload, Received, SeqNum};
 
 use crate::frame;
 use crate::host::{Host, Leaving, SECRET, Taken};
 use crate::look::Seen;
 use crate::side::{LISTENER, Side, SideConfig};
-use crate::startup::{Flow, REPLY, REQUEST, Stage};
+use crate::startup::{FIN, Flow, REPLY, REQUEST, Stage};
 use crate::syntax::Settings;
-use crate::wire::Wire;
+use crate::wire::{SYN, Wire};
 
 /// An FPDU with an RDMA Write of nothing: what the peer's stream is made of (RFC 5044 section 4, RFC 5041 section 4.1,
 /// RFC 5040 section 4.1). Its CRC32C is the last word.
@@ -32,33 +32,52 @@ const FPDU: [u8; 20] = {
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const THEIRS: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
+/// Port of the peer that takes the place in a backlog of one.
+const OCCUPANT: u16 = 39_999;
+
 /// Bytes of an FPDU with a Write around those that are written.
 const WRITE_OVERHEAD: usize = 20;
 
-pub struct Through {
+/// `MEASURED`: a start-up takes as long as the script's handshake, by the shard's clock; else no time.
+pub struct Through<const MEASURED: bool> {
     side: Side,
+    /// How far the shard's clock is ahead of the script's.
+    ahead: Duration,
+    initial_rto: Duration,
     mtu: u32,
     /// By the peer's port.
     flows: HashMap<u16, Flow>,
     qps: HashMap<u16, QpNum>,
     leaving: VecDeque<Leaving<u16>>,
+    /// The FIN that left with the ACK of the peer's, and when: a script whose next step is to close sees it then.
+    fin: Option<(Instant, Leaving<u16>)>,
     reader: frame::Reader,
 }
 
-impl Through {
+impl<const MEASURED: bool> Through<MEASURED> {
+    /// What the shard's clock shows.
+    fn at(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+
+    /// What the shard's clock is ahead, as its timestamps count.
+    fn ahead_ms(&self) -> u32 {
+        self.ahead.as_millis() as u32
+    }
+
     /// Has the shard do what there is, and takes what it sends.
     fn poll(&mut self, now: Instant) {
         while self.poll_once(now) {}
     }
 
     fn poll_once(&mut self, now: Instant) -> bool {
-        let mut worked = self.side.shard.poll(now);
+        let mut worked = self.side.shard.poll(self.at(now));
         self.side.collect();
         let mut bytes = Vec::new();
         while self.side.wire.as_ref().unwrap().take(&mut bytes) {
             worked = true;
             if let Some(taken) = self.reader.read(&bytes) {
-                self.takes(&taken);
+                self.takes(&taken, now);
             }
         }
         while let Some((request, _, _)) = self.side.take_request() {
@@ -70,7 +89,7 @@ impl Through {
                 mpa: mpa(),
                 private_data: Vec::new(),
             };
-            if self.side.shard.execute(accept, now).is_ok() {
+            if self.side.shard.execute(accept, self.at(now)).is_ok() {
                 self.qps.extend(port.map(|port| (port, qp)));
             }
             worked = true;
@@ -86,24 +105,39 @@ impl Through {
     }
 
     /// A segment that the shard sent.
-    fn takes(&mut self, taken: &frame::Taken) {
+    fn takes(&mut self, taken: &frame::Taken, now: Instant) {
         let wire = Wire {
             ecn: taken.ecn,
             fragment: taken.fragment,
             ..Wire::decode(&taken.header, taken.payload.len() as u32)
         };
-        let (ends, port) = (taken.ends, taken.ends.remote.port);
+        let (ends, port, ahead) = (taken.ends, taken.ends.remote.port, self.ahead_ms());
         let flow = self.flows.entry(port).or_insert_with(|| Flow::new(false));
         let before = flow.stage;
         let replied = before == Stage::Requested && taken.payload.starts_with(&REPLY[..16]);
-        let shown = flow.outward(wire, &taken.payload);
-        if let Some(wire) = shown {
-            let payload = None;
-            self.leaving.push_back(Leaving {
+        let is_first_syn = wire.syn() && flow.syn_at.is_none();
+        let shown = flow.outward(wire, &taken.payload, ahead);
+        if port == OCCUPANT {
+            return;
+        }
+        if let Some(mut wire) = shown {
+            let leaving = |wire| Leaving {
                 ends,
                 wire,
-                payload,
-            });
+                payload: None,
+            };
+            if flow.answers_fin(&wire) {
+                self.fin = Some((now, leaving(wire.clone())));
+                wire.flags &= !FIN;
+            }
+            self.leaving.push_back(leaving(wire));
+        }
+        if is_first_syn {
+            flow.syn_at = Some(now);
+            if MEASURED {
+                flow.repeats_syn = true;
+                self.ahead += self.initial_rto;
+            }
         }
         let requested = before == Stage::Opening && flow.stage == Stage::Requested;
         let says: &[u8] = match (requested, replied) {
@@ -111,6 +145,9 @@ impl Through {
             (_, true) => &fpdu(),
             _ => return,
         };
+        if let (true, Some(syn_at)) = (MEASURED, flow.syn_at) {
+            self.ahead += now.saturating_duration_since(syn_at);
+        }
         self.says(ends, says, Stage::Done);
     }
 
@@ -139,6 +176,30 @@ impl Through {
         }
     }
 
+    /// Nothing closed in the instant of the FIN that is held: the script has to expect it as it is.
+    fn fin_leaves(&mut self) {
+        self.leaving.extend(self.fin.take().map(|(_, fin)| fin));
+    }
+
+    /// A peer that the script knows nothing of asks for a connection, and says no more.
+    fn occupy(&mut self) {
+        let remote = peer(self.side.address.ip(), OCCUPANT);
+        let wire = Wire {
+            ports: (OCCUPANT, self.side.address.port()),
+            flags: SYN,
+            seq: 0,
+            ack: 0,
+            window: 1000,
+            urgent: 0,
+            options: Vec::new(),
+            len: 0,
+            ecn: Ecn::NotEct,
+            fragment: None,
+        };
+        let ends = FourTuple::new(endpoint(self.side.address), remote);
+        self.puts(ends, &wire, b"");
+    }
+
     fn puts(&self, ends: FourTuple, wire: &Wire, payload: &[u8]) {
         let mut segment = wire.encode();
         let header = segment.len() - wire.len as usize;
@@ -149,7 +210,7 @@ impl Through {
     }
 }
 
-impl Host for Through {
+impl<const MEASURED: bool> Host for Through<MEASURED> {
     type Conn = u16;
 
     const TELLS: bool = false;
@@ -168,17 +229,22 @@ impl Host for Through {
         (shard.answer_timeout, shard.close_timeout) = (long, long);
         let local = crate::machine::local(settings.ipv6);
         Self {
+            ahead: Duration::ZERO,
+            initial_rto: settings.stack.initial_rto,
             side: Side::new(1, SocketAddr::new(local.addr, local.port), config),
             mtu,
             flows: HashMap::new(),
             qps: HashMap::new(),
             leaving: VecDeque::new(),
+            fin: None,
             reader: frame::Reader::default(),
         }
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
-        self.side.shard.next_deadline()
+        let deadline = self.side.shard.next_deadline()?.as_nanos();
+        let ahead = self.ahead.as_nanos() as u64;
+        Some(Instant::from_nanos(deadline.saturating_sub(ahead)))
     }
 
     fn advance(&mut self, now: Instant) {
@@ -186,10 +252,12 @@ impl Host for Through {
     }
 
     fn receive(&mut self, _now: Instant, ends: FourTuple, wire: &Wire) -> Option<Taken<u16>> {
+        self.fin_leaves();
         let port = ends.remote.port;
+        let ahead = self.ahead_ms();
         let flow = self.flows.entry(port).or_insert_with(|| Flow::new(false));
         let stream = flow.offset(wire);
-        let shifted = flow.inward(wire);
+        let shifted = flow.inward(wire, ahead);
         let stream = stream..stream + wire.len as usize;
         let fpdu = fpdu();
         let payload: Vec<u8> = stream.map(|at| fpdu[at % fpdu.len()]).collect();
@@ -203,6 +271,9 @@ impl Host for Through {
     fn next_segment(&mut self, now: Instant) -> Option<Leaving<u16>> {
         if self.leaving.is_empty() {
             self.poll(now);
+        }
+        if self.fin.as_ref().is_some_and(|(at, _)| *at < now) {
+            self.fin_leaves();
         }
         self.leaving.pop_front()
     }
@@ -231,6 +302,7 @@ impl Host for Through {
         let (port, remote) = (ends.remote.port, ends.remote);
         let remote = SocketAddr::new(remote.addr, remote.port);
         let qp = self.side.create_qp();
+        let now = self.at(now);
         let result = self
             .side
             .connect(qp, ends.local.port, remote, path, mpa(), b"", now);
@@ -247,12 +319,19 @@ impl Host for Through {
     }
 
     fn listen(&mut self, now: Instant, _local: Endpoint, backlog: usize) -> Result<(), String> {
-        self.side.listen(backlog as u32, now);
+        let at = self.at(now);
+        self.side.listen(backlog as u32, at);
+        if backlog == 0 {
+            // The shard's least is one, which is taken then.
+            self.occupy();
+            self.poll(now);
+        }
         Ok(())
     }
 
     fn unlisten(&mut self, now: Instant, _local: Endpoint) -> bool {
         let command = Command::Unlisten { listener: LISTENER };
+        let now = self.at(now);
         self.side.shard.execute(command, now).is_ok()
     }
 
@@ -271,6 +350,10 @@ impl Host for Through {
     }
 
     fn close(&mut self, now: Instant, port: u16) -> bool {
+        if let Some((_, fin)) = self.fin.take_if(|(_, fin)| fin.ends.remote.port == port) {
+            self.leaving.push_back(fin);
+            return true;
+        }
         self.disconnect(now, port, false)
     }
 
@@ -280,12 +363,14 @@ impl Host for Through {
 
     fn consumed(&mut self, _conn: u16, _to: u64) {}
 
+    /// Not of a connection that is there.
     fn set_keepalive(&mut self, _now: Instant, _conn: u16, _wanted: Option<KeepAlive>) -> bool {
-        true
+        false
     }
 
+    /// Likewise.
     fn set_user_timeout(&mut self, _now: Instant, _conn: u16, _timeout: Duration) -> bool {
-        true
+        false
     }
 
     fn icmp(&mut self, now: Instant, ends: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
@@ -298,6 +383,7 @@ impl Host for Through {
         };
         let reports = vec![report];
         let command = Command::IcmpErrors { reports };
+        let now = self.at(now);
         self.side.shard.execute(command, now).is_ok()
     }
 
@@ -306,15 +392,20 @@ impl Host for Through {
         self.qps.remove(&ends.remote.port);
     }
 
+    fn script_is_over(&mut self) {
+        self.fin_leaves();
+    }
+
     fn look(&self, _conn: Option<u16>, _name: &str) -> Seen {
         Seen::Nothing
     }
 }
 
-impl Through {
+impl<const MEASURED: bool> Through<MEASURED> {
     fn disconnect(&mut self, now: Instant, port: u16, abort: bool) -> bool {
         if let Some(&qp) = self.qps.get(&port) {
             let command = Command::Disconnect { qp, abort };
+            let now = self.at(now);
             let _ = self.side.shard.execute(command, now);
         }
         true

@@ -77,6 +77,9 @@ pub trait Host: Sized {
     /// The next SYNs begin another connection between these ends.
     fn incarnation(&mut self, _ends: FourTuple) {}
 
+    /// The script has no further step: a host that held something back lets it leave.
+    fn script_is_over(&mut self) {}
+
     /// What `? name` asks for.
     fn look(&self, conn: Option<Self::Conn>, name: &str) -> Seen;
 }

@@ -157,7 +157,9 @@ impl<'a, H: Host> Machine<'a, H> {
                 got,
             })?;
         }
-        let end = self.nothing_pending("the end of the script");
+        self.host.script_is_over();
+        let end = self.drain();
+        let end = end.and_then(|()| self.nothing_pending("the end of the script"));
         let end = end.and_then(|()| self.finish());
         end.map_err(|(expected, got)| Failure {
             step: script.steps.len(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use userspace_net::Ecn;
 
-const SYN: u8 = 0x02;
+pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 pub const ACK: u8 = 0x10;
 
