@@ -197,8 +197,8 @@ impl<'a> Tests<'a> {
     /// They are there, and pass without any mutant.
     fn built(&mut self, builder: &Builder) -> Result<&[Binary], String> {
         if self.binaries.is_none() {
-            let binaries = builder.build(self.stage)?;
-            if let Some(failed) = self.stage.run(&binaries, 0)? {
+            let mut binaries = builder.build(self.stage)?;
+            if let Some(failed) = self.stage.run_unchanged(&mut binaries)? {
                 return Err(format!("without any mutant {failed} fails"));
             }
             self.binaries = Some(binaries);

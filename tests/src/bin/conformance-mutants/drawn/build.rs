@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -29,10 +29,16 @@ pub struct Stage {
     /// What the test binaries are told: filters, `--skip` and whatever else they know.
     #[serde(default)]
     arguments: Vec<String>,
-    /// How long one of them may take, in seconds: then a test hangs, which notices the mutant.
+    /// How long one of them may take at least, in seconds: then a test hangs, which notices the mutant.
     #[serde(default = "a_minute_and_a_half")]
     seconds: u64,
 }
+
+/// Without any mutant a binary may take so many times as long as the stage says: the machine may be busy.
+const BUSY: u32 = 8;
+
+/// With a mutant it may take so many times as long as without.
+const SLOWER: u32 = 3;
 
 fn a_minute_and_a_half() -> u64 {
     90
@@ -42,10 +48,26 @@ impl Stage {
     /// The first test of the stage that does not pass with a mutant.
     pub fn run(&self, binaries: &[Binary], mutant: u32) -> Result<Option<String>, String> {
         for binary in binaries {
-            let failed = binary.run(&self.arguments, mutant, Duration::from_secs(self.seconds))?;
+            let failed = binary.run(&self.arguments, mutant)?;
             if failed.is_some() {
                 return Ok(failed);
             }
+        }
+        Ok(None)
+    }
+
+    /// Runs the stage without any mutant, and sets how long each binary may take with one: the first test
+    /// that fails.
+    pub fn run_unchanged(&self, binaries: &mut [Binary]) -> Result<Option<String>, String> {
+        let seconds = Duration::from_secs(self.seconds);
+        for binary in binaries {
+            binary.limit = seconds * BUSY;
+            let begin = Instant::now();
+            let failed = binary.run(&self.arguments, 0)?;
+            if failed.is_some() {
+                return Ok(failed);
+            }
+            binary.limit = seconds.max(begin.elapsed() * SLOWER);
         }
         Ok(None)
     }
@@ -192,6 +214,7 @@ impl Builder {
             binaries.push(Binary {
                 path: path.into(),
                 package: package.into(),
+                limit: Duration::ZERO,
             });
         }
         match binaries.is_empty() {

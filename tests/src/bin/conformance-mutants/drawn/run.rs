@@ -20,6 +20,8 @@ pub struct Binary {
     pub path: PathBuf,
     /// Where cargo would run it.
     pub package: PathBuf,
+    /// How long it may take.
+    pub limit: Duration,
 }
 
 impl Binary {
@@ -32,12 +34,7 @@ impl Binary {
     }
 
     /// Runs its tests with a mutant: the first that did not pass, if there is one.
-    pub fn run(
-        &self,
-        arguments: &[String],
-        mutant: u32,
-        limit: Duration,
-    ) -> Result<Option<String>, String> {
+    pub fn run(&self, arguments: &[String], mutant: u32) -> Result<Option<String>, String> {
         let mut command = Command::new(&self.path);
         command.args(arguments).current_dir(&self.package);
         command.env("CARGO_MANIFEST_DIR", &self.package);
@@ -55,7 +52,7 @@ impl Binary {
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{}: {error}", self.path.display()))?;
-        let failed = first_failed(&lines(&mut child), Instant::now() + limit);
+        let failed = first_failed(&lines(&mut child), Instant::now() + self.limit);
         if failed.is_some() {
             // It may be over already.
             let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
