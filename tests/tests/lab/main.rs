@@ -28,6 +28,7 @@ mod interface_gone;
 mod interface_waits;
 mod interfaces_change;
 mod internal_links;
+mod iser;
 mod kernel_peer;
 mod killed;
 mod killed_often;
