@@ -211,3 +211,11 @@ fn what_a_window_cannot_be_bound_to_is_named() {
     assert_eq!(found, Err(CannotBind::Rights { region: STAG }));
     assert_eq!(guarded.bind(keyed(1), USER, &part(READ)), Ok(None));
 }
+
+#[test]
+fn a_look_tells_windows_from_regions() {
+    let table = bound(READ);
+    let is_window = |stag: Stag| table.look(stag.index()).unwrap().window;
+    assert!(is_window(WINDOW));
+    assert!(!is_window(STAG));
+}
