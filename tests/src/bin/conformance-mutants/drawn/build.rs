@@ -297,7 +297,8 @@ fn package_of(root: &str) -> Option<&'static str> {
     })
 }
 
-/// The innermost mutant that an error is about: by its first span, else by the others.
+/// The innermost mutant that an error is about: by its first span, by the others, or by those of its notes, which
+/// say what a mutant has taken away.
 fn blamed(
     message: &serde_json::Value,
     places: &BTreeMap<&str, Vec<(u32, Range<usize>)>>,
@@ -305,7 +306,10 @@ fn blamed(
     let spans = message["spans"].as_array()?;
     let primary = spans.iter().filter(|span| span["is_primary"] == true);
     let others = spans.iter().filter(|span| span["is_primary"] != true);
-    primary.chain(others).find_map(|span| {
+    let notes = message["children"].as_array().into_iter().flatten();
+    let of_notes = notes.flat_map(|note| note["spans"].as_array().into_iter().flatten());
+    let mut all = primary.chain(others).chain(of_notes);
+    all.find_map(|span| {
         let of_file = places.get(span["file_name"].as_str()?)?;
         let start = span["byte_start"].as_u64()? as usize;
         let end = span["byte_end"].as_u64()? as usize;
