@@ -12,10 +12,6 @@ mod own {
     pub(super) struct Own {}
 
     impl Own {
-        pub(super) fn interface(&self) -> Option<&str> {
-            None
-        }
-
         pub(super) fn open(&self, _queue_pairs: u32) -> Option<Result<Context, ToolError>> {
             None
         }
@@ -32,9 +28,9 @@ use crate::address::{self, Listen};
 use crate::endpoint::ToolError;
 use own::Own;
 
-/// The options that say so.
+/// The options that say which daemon, and which of its devices.
 #[derive(Clone, Debug, Args)]
-pub struct RnicSource {
+pub struct DaemonSource {
     /// The daemon's socket [default: $RNIC_SOCKET, or the first of $XDG_RUNTIME_DIR/rnicd.sock and
     /// /run/rnicd/rnicd.sock that answers].
     #[arg(long, global = true, value_name = "PATH")]
@@ -43,6 +39,13 @@ pub struct RnicSource {
     /// the one that suits the addresses].
     #[arg(long, global = true, value_name = "INTERFACE|ADDRESS")]
     device: Option<DeviceName>,
+}
+
+/// The options that say which RNIC.
+#[derive(Clone, Debug, Args)]
+pub struct RnicSource {
+    #[command(flatten)]
+    daemon: DaemonSource,
     #[command(flatten)]
     own: Own,
 }
@@ -86,8 +89,8 @@ impl RnicSource {
         if let Some(context) = self.own.open(queue_pairs) {
             return context;
         }
-        let daemon = self.daemon()?;
-        let named = self.device.clone().or_else(Context::default_device);
+        let daemon = self.daemon.daemon()?;
+        let named = self.daemon.device.clone().or_else(Context::default_device);
         let device = match (named, suits) {
             (Some(named), _) => Some(named),
             // Of an address's scope, that it is not the only device's may not go unnoticed.
@@ -97,12 +100,11 @@ impl RnicSource {
         };
         Ok(daemon.open(device.as_ref())?)
     }
+}
 
+impl DaemonSource {
     /// The devices that are meant by no name, or by the one that was given.
     pub fn devices(&self) -> Result<Vec<DeviceName>, ToolError> {
-        if let Some(interface) = self.own.interface() {
-            return Ok(vec![DeviceName::Interface(interface.to_owned())]);
-        }
         match &self.device {
             Some(device) => Ok(vec![device.clone()]),
             None => {
@@ -114,7 +116,7 @@ impl RnicSource {
 
     /// [`Self::devices`], and the interfaces that the daemon waits for with the reason, in the daemon's order.
     pub fn interfaces(&self) -> Result<Vec<Interface>, ToolError> {
-        if self.own.interface().is_some() || self.device.is_some() {
+        if self.device.is_some() {
             return Ok(self.devices()?.into_iter().map(Interface::Open).collect());
         }
         let state = |(name, why)| match why {
@@ -136,23 +138,15 @@ impl RnicSource {
 
     /// Opens one of [`Self::devices`].
     pub fn open_device(&self, device: &DeviceName) -> Result<Context, ToolError> {
-        match self.own.open(0) {
-            Some(context) => context,
-            None => Ok(self.daemon()?.open(Some(device))?),
-        }
+        Ok(self.daemon()?.open(Some(device))?)
     }
 
     /// The daemon itself.
     ///
     /// # Errors
     ///
-    /// When none answers, or the RNIC is to be in this process.
+    /// When none answers.
     pub fn daemon(&self) -> Result<Daemon, ToolError> {
-        if let Some(interface) = self.own.interface() {
-            return Err(ToolError::Usage(format!(
-                "an order for a daemon, and --embedded {interface}, which uses none: leave that out"
-            )));
-        }
         Ok(Daemon::find(self.socket.as_deref())?)
     }
 }

@@ -28,14 +28,9 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Its interface, if it is asked for.
-    pub(super) fn interface(&self) -> Option<&str> {
-        self.embedded.as_deref()
-    }
-
     /// Opens it, if it is asked for, for at least so many queue pairs.
     pub(super) fn open(&self, queue_pairs: u32) -> Option<Result<Context, ToolError>> {
-        let config = self.config(self.interface()?, queue_pairs);
+        let config = self.config(self.embedded.as_deref()?, queue_pairs);
         let open = || Ok(Context::embedded(&Device::open(config)?)?);
         Some(open())
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use rnic_tools::ctl::rates::{Rate, rates};
 use rnic_tools::ctl::table::Table;
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::source::RnicSource;
+use rnic_tools::source::DaemonSource;
 use serde_json::{Value, json};
 
 use crate::Style;
@@ -42,14 +42,14 @@ impl<'a> Look<'a> {
 }
 
 pub(crate) fn answer(
-    rnic_source: &RnicSource,
+    daemon_source: &DaemonSource,
     options: &Options,
     style: Style,
 ) -> Result<(), ToolError> {
     let watched = options.again.watch.is_some();
     answers(options.again, style, &mut |before: Option<Look<'_>>| {
         let Some(before) = before else {
-            let look = Look::take(Devices::open(rnic_source)?)?;
+            let look = Look::take(Devices::open(daemon_source)?)?;
             // Rates need a second look.
             let text = (!watched).then(|| values(&look.counters, options, style));
             return Ok((text, look));

@@ -4,7 +4,7 @@ use rnic::inspect::Kind;
 use rnic::{Context, DeviceInfo};
 use rnic_tools::ctl::show::{Programs, Shown};
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::source::{Interface, RnicSource};
+use rnic_tools::source::{DaemonSource, Interface};
 use serde_json::{Value, json};
 
 use crate::Style;
@@ -15,19 +15,19 @@ const NAME: usize = 13;
 
 /// The devices that are asked, opened: all that are open, or the one that was named.
 pub(crate) struct Devices<'a> {
-    rnic_source: &'a RnicSource,
+    daemon_source: &'a DaemonSource,
     /// Each with the name of its interface.
     all: Vec<(String, Context)>,
 }
 
 impl<'a> Devices<'a> {
-    pub(crate) fn open(rnic_source: &'a RnicSource) -> Result<Self, ToolError> {
+    pub(crate) fn open(daemon_source: &'a DaemonSource) -> Result<Self, ToolError> {
         let mut all = Vec::new();
-        for name in rnic_source.devices()? {
-            let context = rnic_source.open_device(&name)?;
+        for name in daemon_source.devices()? {
+            let context = daemon_source.open_device(&name)?;
             all.push((context.device_info()?.interface, context));
         }
-        Ok(Self { rnic_source, all })
+        Ok(Self { daemon_source, all })
     }
 
     /// Whether there is more than one.
@@ -42,7 +42,7 @@ impl<'a> Devices<'a> {
             let limits = match self.all.first() {
                 Some((_, context)) => context.inspect(kind)?,
                 // Without an open device the RNIC says why.
-                None => self.rnic_source.open_any()?.inspect(kind)?,
+                None => self.daemon_source.open_any()?.inspect(kind)?,
             };
             let limits = limits.into_iter();
             found.extend(limits.map(|object| Shown {
@@ -82,15 +82,15 @@ impl<'a> Devices<'a> {
 }
 
 /// The device that is named, or the first that is open. Without one the RNIC says why.
-pub(crate) fn first(rnic_source: &RnicSource) -> Result<Context, ToolError> {
-    match rnic_source.devices()?.first() {
-        Some(device) => rnic_source.open_device(device),
-        None => rnic_source.open_any(),
+pub(crate) fn first(daemon_source: &DaemonSource) -> Result<Context, ToolError> {
+    match daemon_source.devices()?.first() {
+        Some(device) => daemon_source.open_device(device),
+        None => daemon_source.open_any(),
     }
 }
 
-pub(crate) fn device(rnic_source: &RnicSource, style: Style) -> Result<(), ToolError> {
-    let device = first(rnic_source)?.device_info()?;
+pub(crate) fn device(daemon_source: &DaemonSource, style: Style) -> Result<(), ToolError> {
+    let device = first(daemon_source)?.device_info()?;
     if style.json {
         rnic_tools::outln!("{}", info(&device));
     } else {
@@ -100,21 +100,21 @@ pub(crate) fn device(rnic_source: &RnicSource, style: Style) -> Result<(), ToolE
 }
 
 pub(crate) fn answer(
-    rnic_source: &RnicSource,
+    daemon_source: &DaemonSource,
     again: &Again,
     style: Style,
 ) -> Result<(), ToolError> {
     answers(*again, style, &mut |_: Option<()>| {
-        let interfaces = rnic_source.interfaces()?.into_iter();
+        let interfaces = daemon_source.interfaces()?.into_iter();
         let text = match style.json {
             true => {
                 let list: Result<Vec<Value>, _> =
-                    interfaces.map(|one| value(rnic_source, one)).collect();
+                    interfaces.map(|one| value(daemon_source, one)).collect();
                 format!("{}\n", Value::from(list?))
             }
             false => {
                 let blocks: Result<Vec<String>, _> = interfaces
-                    .map(|one| block(rnic_source, one, style.width()))
+                    .map(|one| block(daemon_source, one, style.width()))
                     .collect();
                 blocks?.join("\n")
             }
@@ -123,15 +123,15 @@ pub(crate) fn answer(
     })
 }
 
-fn value(rnic_source: &RnicSource, interface: Interface) -> Result<Value, ToolError> {
+fn value(daemon_source: &DaemonSource, interface: Interface) -> Result<Value, ToolError> {
     Ok(match interface {
         Interface::Waiting { name, why } => json!({ "interface": name, "waits": why }),
-        Interface::Open(name) => info(&rnic_source.open_device(&name)?.device_info()?),
+        Interface::Open(name) => info(&daemon_source.open_device(&name)?.device_info()?),
     })
 }
 
 fn block(
-    rnic_source: &RnicSource,
+    daemon_source: &DaemonSource,
     interface: Interface,
     width: Option<usize>,
 ) -> Result<String, ToolError> {
@@ -139,7 +139,7 @@ fn block(
         Interface::Waiting { name, why } => {
             line("interface", &name, width) + &line("waits", &why, width)
         }
-        Interface::Open(name) => told(&rnic_source.open_device(&name)?.device_info()?, width),
+        Interface::Open(name) => told(&daemon_source.open_device(&name)?.device_info()?, width),
     })
 }
 

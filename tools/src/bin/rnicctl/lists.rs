@@ -5,7 +5,7 @@ use rnic::ClientId;
 use rnic::inspect::Kind;
 use rnic_tools::ctl::show::{self, Programs, Shown};
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::source::RnicSource;
+use rnic_tools::source::DaemonSource;
 use serde_json::Value;
 
 use crate::Style;
@@ -37,7 +37,7 @@ impl Which {
 }
 
 pub(crate) fn answer(
-    rnic_source: &RnicSource,
+    daemon_source: &DaemonSource,
     kind: Kind,
     which: &Which,
     style: Style,
@@ -45,7 +45,7 @@ pub(crate) fn answer(
     answers(which.again, style, &mut |devices: Option<Devices<'_>>| {
         let devices = match devices {
             Some(devices) => devices,
-            None => Devices::open(rnic_source)?,
+            None => Devices::open(daemon_source)?,
         };
         Ok((Some(list(&devices, kind, which, style)?), devices))
     })

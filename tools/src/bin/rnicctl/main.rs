@@ -22,7 +22,7 @@ use rnic::inspect::{DaemonOrder, Kind, LogLevel, Object, Order};
 use rnic::{ClientId, Context, DeviceName};
 use rnic_tools::ctl::show;
 use rnic_tools::endpoint::ToolError;
-use rnic_tools::source::RnicSource;
+use rnic_tools::source::DaemonSource;
 use serde_json::json;
 
 use devices::{Devices, first};
@@ -34,7 +34,7 @@ use watch::Again;
 #[command(name = env!("CARGO_BIN_NAME"), version = env!("RNIC_VERSION"))]
 struct Cli {
     #[command(flatten)]
-    rnic_source: RnicSource,
+    daemon_source: DaemonSource,
     /// Print JSON: an object for the device, the counters and top, a list of objects for everything else
     #[arg(long, global = true)]
     json: bool,
@@ -145,16 +145,16 @@ fn main() -> ExitCode {
 }
 
 fn answer(cli: &Cli) -> Result<(), ToolError> {
-    let rnic_source = &cli.rnic_source;
+    let daemon_source = &cli.daemon_source;
     let style = Style {
         json: cli.json,
         wide: cli.wide,
     };
-    let list = |kind, which| lists::answer(rnic_source, kind, which, style);
+    let list = |kind, which| lists::answer(daemon_source, kind, which, style);
     match &cli.question {
-        Question::Device => devices::device(rnic_source, style),
-        Question::Devices(again) => devices::answer(rnic_source, again, style),
-        Question::Top(options) => top::answer(rnic_source, options, style),
+        Question::Device => devices::device(daemon_source, style),
+        Question::Devices(again) => devices::answer(daemon_source, again, style),
+        Question::Top(options) => top::answer(daemon_source, options, style),
         Question::Clients(which) => list(Kind::Clients, which),
         Question::Connections(which) => list(Kind::Connections, which),
         Question::Qps(which) => list(Kind::QueuePairs, which),
@@ -162,20 +162,20 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
         Question::Regions(which) => list(Kind::Regions, which),
         Question::Listeners(which) => list(Kind::Listeners, which),
         Question::Limits(again) => list(Kind::Limits, &Which::all(again)),
-        Question::Counters(options) => counters::answer(rnic_source, options, style),
-        Question::Capture(options) => capture::answer(&first(rnic_source)?, options, cli.json),
-        Question::Drop(what) => remove(rnic_source, what, cli.json),
+        Question::Counters(options) => counters::answer(daemon_source, options, style),
+        Question::Capture(options) => capture::answer(&first(daemon_source)?, options, cli.json),
+        Question::Drop(what) => remove(daemon_source, what, cli.json),
         Question::Reload { reopen } => order(
-            rnic_source,
+            daemon_source,
             DaemonOrder::Reload { reopen: *reopen },
             cli.json,
         ),
         Question::Reopen { interface } => {
             let interface = interface.clone();
-            order(rnic_source, DaemonOrder::Reopen { interface }, cli.json)
+            order(daemon_source, DaemonOrder::Reopen { interface }, cli.json)
         }
         Question::Log { level } => {
-            first(rnic_source)?.order(Order::SetLogLevel(level.wanted()))?;
+            first(daemon_source)?.order(Order::SetLogLevel(level.wanted()))?;
             done(cli.json);
             Ok(())
         }
@@ -183,18 +183,18 @@ fn answer(cli: &Cli) -> Result<(), ToolError> {
 }
 
 /// An order about the daemon itself.
-fn order(rnic_source: &RnicSource, order: DaemonOrder, as_json: bool) -> Result<(), ToolError> {
-    rnic_source.daemon()?.order(order)?;
+fn order(daemon_source: &DaemonSource, order: DaemonOrder, as_json: bool) -> Result<(), ToolError> {
+    daemon_source.daemon()?.order(order)?;
     done(as_json);
     Ok(())
 }
 
-fn remove(rnic_source: &RnicSource, what: &What, as_json: bool) -> Result<(), ToolError> {
+fn remove(daemon_source: &DaemonSource, what: &What, as_json: bool) -> Result<(), ToolError> {
     let (kind, number) = match *what {
         What::Client { number } => (Kind::Clients, number),
         What::Connection { number } => (Kind::Connections, number),
     };
-    let mut objects = Devices::open(rnic_source)?.objects(kind)?;
+    let mut objects = Devices::open(daemon_source)?.objects(kind)?;
     objects.retain(|shown| show::number(&shown.object) == Some(number));
     let found = lists::the_only(&objects, number)?;
     let order = match &found.object {
@@ -207,8 +207,8 @@ fn remove(rnic_source: &RnicSource, what: &What, as_json: bool) -> Result<(), To
         },
     };
     let device = match &found.interface {
-        Some(interface) => rnic_source.open_device(&DeviceName::Interface(interface.clone()))?,
-        None => first(rnic_source)?,
+        Some(interface) => daemon_source.open_device(&DeviceName::Interface(interface.clone()))?,
+        None => first(daemon_source)?,
     };
     device.order(order)?;
     done(as_json);

@@ -8,7 +8,7 @@ use rnic_tools::ctl::show::{Programs, Shown};
 use rnic_tools::ctl::top::Activity;
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::screen;
-use rnic_tools::source::RnicSource;
+use rnic_tools::source::DaemonSource;
 
 use crate::Style;
 use crate::devices::Devices;
@@ -33,7 +33,7 @@ struct Look<'a> {
 }
 
 pub(crate) fn answer(
-    rnic_source: &RnicSource,
+    daemon_source: &DaemonSource,
     options: &Options,
     style: Style,
 ) -> Result<(), ToolError> {
@@ -43,7 +43,7 @@ pub(crate) fn answer(
     };
     answers(again, style, &mut |before: Option<Look<'_>>| {
         let Some(before) = before else {
-            return Ok((None, Look::take(Devices::open(rnic_source)?)?));
+            return Ok((None, Look::take(Devices::open(daemon_source)?)?));
         };
         let clients = before.devices.objects(Kind::Clients)?;
         let now = Look::take(before.devices)?;
