@@ -90,35 +90,37 @@ const CLIENT_BYTES: Head = (
 );
 const CLIENT_WORK: Head = (
     "rnic_client_work_requests_total",
-    "Work requests of a client that ended, by how.",
+    "Work requests of a client that ended, by result.",
     MetricKind::Counter,
 );
 const CLIENT_ACCESSES: Head = (
     "rnic_client_accesses_refused_total",
-    "What peers asked of a client's memory and queue pairs and did not get.",
+    "Accesses by peers to a client's memory and queue pairs that were refused.",
     MetricKind::Counter,
 );
+
+/// Those that are not sums of counters.
+const HEADS: [Head; 13] = [
+    INFO,
+    OPEN,
+    REFUSED,
+    WORK,
+    CONNECT,
+    REGISTERED,
+    REGISTRATION,
+    CLIENT_HOLDS,
+    CLIENT_LIMITS,
+    CLIENT_REFUSED,
+    CLIENT_BYTES,
+    CLIENT_WORK,
+    CLIENT_ACCESSES,
+];
 
 /// Every metric there can be, by name.
 pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
     let counters = [SHARD, DEVICE, PRM, PORT].into_iter().flatten();
     let counters = counters.map(|family| (family.name, family.kind));
-    let heads = [
-        INFO,
-        OPEN,
-        REFUSED,
-        WORK,
-        CONNECT,
-        REGISTERED,
-        REGISTRATION,
-        CLIENT_HOLDS,
-        CLIENT_LIMITS,
-        CLIENT_REFUSED,
-        CLIENT_BYTES,
-        CLIENT_WORK,
-        CLIENT_ACCESSES,
-    ];
-    let heads = heads.map(|(name, _, kind)| (name, kind));
+    let heads = HEADS.map(|(name, _, kind)| (name, kind));
     let more = [STEERING, LIMITS].map(|(name, _)| (name, MetricKind::Counter));
     counters.chain(heads).chain(more).collect()
 }

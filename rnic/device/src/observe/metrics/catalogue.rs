@@ -58,7 +58,7 @@ pub(super) const DEVICE: &[Family] = &[
     ),
     one(
         "rnic_icmp_messages_total",
-        "ICMP errors received for the RNIC's claims, those of no use, and those lost because the shard was busy.",
+        "ICMP errors received for the RNIC's claims, those that it ignored, and those lost because the shard was busy.",
         &[
             (r#"result="received""#, "icmp_received"),
             (r#"result="unusable""#, "icmp_unusable"),
@@ -67,7 +67,7 @@ pub(super) const DEVICE: &[Family] = &[
     ),
     one(
         "rnic_capture_frames_total",
-        "Frames of captures, by what became of them.",
+        "Frames of captures, by result.",
         &[
             (r#"result="captured""#, "capture_frames"),
             (r#"result="dropped""#, "capture_dropped"),
@@ -94,7 +94,7 @@ pub(super) const PRM: &[Family] = &[
     ),
     one(
         "rnic_memory_reserve_used_total",
-        "Times that an allocation failed and was given what the heap keeps in reserve.",
+        "Times that an allocation failed and was served from the heap's reserve.",
         &[("", "memory_reserve_used")],
     ),
     level(
@@ -104,7 +104,7 @@ pub(super) const PRM: &[Family] = &[
     ),
     level(
         "rnic_resource_usage",
-        "What all clients hold together of what limits are about.",
+        "What all clients hold together, by the name of the limit's resource.",
         &[
             (
                 r#"resource="protection_domains""#,
@@ -165,7 +165,7 @@ pub(super) const PORT: &[Family] = &[
     ),
     one(
         "rnic_port_errors_total",
-        "What went wrong at a port, by what it was; `kernel_` comes from XDP_STATISTICS.",
+        "Problems at a port, by kind; `kernel_` comes from XDP_STATISTICS.",
         &[
             (r#"reason="send_busy""#, "send_busy"),
             (r#"reason="send_dropped""#, "send_dropped"),
@@ -193,11 +193,11 @@ pub(super) const PORT: &[Family] = &[
 /// Counters `steering_NAME`: each is a sample with its name for a verdict.
 pub(super) const STEERING: (&str, &str) = (
     "rnic_steering_frames_total",
-    "Frames that the steering program saw, by what it did with them and why.",
+    "Frames that the steering program saw, by its verdict.",
 );
 
 /// Counters `refused_SCOPE_LIMIT`: each is a sample with whose limit it was and which.
 pub(super) const LIMITS: (&str, &str) = (
     "rnic_limit_refusals_total",
-    "Requests refused because a limit was reached, by whose limit it was and which.",
+    "Requests refused because a limit was reached or `allowed_peers` does not have the peer, by whose limit or list it was and which.",
 );

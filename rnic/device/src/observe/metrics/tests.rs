@@ -185,7 +185,7 @@ fn labels_are_escaped() {
     assert_eq!(labels(&[("a", "x\"y\\z\nw")]), r#"a="x\"y\\z\nw""#);
 }
 
-/// docs/operations/metrics.md has a row for every metric, with its kind, and no other.
+/// docs/operations/metrics.md has a row for every metric, with its kind, help and labels, and no other.
 #[test]
 fn every_metric_is_documented_and_every_documented_one_exists() {
     let path = concat!(
@@ -200,8 +200,16 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
             && let Some(name) = name.strip_prefix("`rnic_")
             && ["counter", "gauge", "histogram"].contains(&kind)
         {
-            assert!(!meaning.is_empty(), "{line}");
             let name = format!("rnic_{}", name.trim_end_matches('`'));
+            let labels = cells[4].split(", ").map(|label| label.trim_matches('`'));
+            let labels: BTreeSet<_> = labels.filter(|label| !label.is_empty()).collect();
+            let (help, own) = declared(&name);
+            // A page has links, and may say more after the sentence of the help text.
+            let meaning = without_links(meaning);
+            let (start, rest) = meaning.split_at(help.len().min(meaning.len()).saturating_sub(1));
+            assert_eq!(start, help.trim_end_matches('.'), "{name}");
+            assert!(rest.starts_with(['.', ':']), "{line}");
+            assert!(own.is_none_or(|own| own == labels), "{line}: labels");
             assert!(
                 rows.insert(name, kind.to_owned()).is_none(),
                 "{line} comes twice"
@@ -213,6 +221,40 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
         .map(|(name, kind)| (name.to_owned(), kind.name().to_owned()))
         .collect();
     assert_eq!(rows, exist);
+}
+
+/// The help of a metric and, where its samples are counters, the labels that it has beside those of its shard.
+#[track_caller]
+fn declared(name: &str) -> (&'static str, Option<BTreeSet<&'static str>>) {
+    let mut families = SHARD.iter().chain(DEVICE).chain(PRM).chain(PORT);
+    if let Some(family) = families.find(|family| family.name == name) {
+        let members = family
+            .members
+            .iter()
+            .flat_map(|(labels, _)| labels.split(','));
+        let labels = members.filter_map(|label| Some(label.split_once('=')?.0));
+        return (family.help, Some(labels.collect()));
+    }
+    let mut heads = HEADS.iter().map(|(name, help, _)| (*name, *help));
+    let head = heads.find(|(known, _)| *known == name);
+    let more = [STEERING, LIMITS]
+        .into_iter()
+        .find(|(known, _)| *known == name);
+    let (_, help) = head.or(more).unwrap_or_else(|| panic!("no metric {name}"));
+    (help, None)
+}
+
+/// Markdown without its links' addresses.
+fn without_links(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        let (words, after) = link.split_once("](").unwrap();
+        plain += before;
+        plain += words;
+        rest = after.split_once(')').unwrap().1;
+    }
+    plain + rest
 }
 
 /// The dashboard asks for metrics that exist, in the way of their kind.

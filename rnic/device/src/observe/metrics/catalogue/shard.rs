@@ -56,7 +56,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_connections_opened_total",
-        "TCP connections begun, by who began them: this side (active) or the peer (passive).",
+        "TCP connections begun, by the side that began them: this side (active) or the peer (passive).",
         &[
             (r#"side="active""#, "active_opens"),
             (r#"side="passive""#, "passive_opens"),
@@ -99,7 +99,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_connections_reset_total",
-        "Connections that the RNIC reset, by what it lost patience with.",
+        "Connections that the RNIC reset on its own, by reason: a timeout, a full backlog, or STag scanning.",
         &[
             (r#"reason="backlog_full""#, "backlog_full"),
             (r#"reason="backlog_evicted""#, "backlog_evicted"),
@@ -112,22 +112,22 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_out_of_order_bytes_total",
-        "Bytes of FPDUs' streams that came before others ahead of them.",
+        "Bytes of FPDU streams received out of order.",
         &[("", "bytes_out_of_order")],
     ),
     one(
         "rnic_placed_early_bytes_total",
-        "Bytes that were placed in the application's memory before their turn.",
+        "Bytes that were placed in the application's memory out of order.",
         &[("", "bytes_placed_early")],
     ),
     one(
         "rnic_bounced_segments_total",
-        "Segments whose bytes were copied to a bounce ring, because frames ran low or pieces were many.",
+        "Segments whose bytes were copied to a bounce ring, because frames ran low or there were too many pieces.",
         &[("", "bounced")],
     ),
     one(
         "rnic_send_waits_total",
-        "Times that sending had to wait, by what for.",
+        "Times that sending had to wait, by reason.",
         &[
             (r#"reason="no_frame""#, "no_frame"),
             (r#"reason="transmit_ring_full""#, "transmit_full"),
@@ -136,7 +136,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_macroflow_reductions_total",
-        "Times that the connections to one peer were allowed fewer segments under way, for losses.",
+        "Times that the connections to one peer were allowed fewer segments in flight because of losses.",
         &[("", "macroflow_reductions")],
     ),
     one(
@@ -151,7 +151,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_flow_table_full_total",
-        "Connections whose segments other shards of the interface can't hand over: their table had no place.",
+        "Connections whose segments other shards of the interface can't hand over, because their table had no place.",
         &[("", "flow_table_full")],
     ),
     one(
@@ -184,7 +184,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_path_moves_total",
-        "Times that a connection's frames took another way: other Ethernet addresses, MTU or hop limit.",
+        "Times that a connection's frames took another path: other Ethernet addresses, MTU or hop limit.",
         &[("", "path_moves")],
     ),
     one(
@@ -270,7 +270,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_tcp_cookies_total",
-        "SYN cookies, by what became of them.",
+        "SYN cookies, by result.",
         &[
             (r#"result="sent""#, "tcp_cookies_sent"),
             (r#"result="accepted""#, "tcp_cookies_accepted"),
@@ -398,7 +398,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_tcp_duplicate_segments_total",
-        "Segments that brought nothing new although they had payload.",
+        "Segments with payload that was already received.",
         &[("", "tcp_duplicates")],
     ),
     one(
@@ -511,7 +511,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_accesses_refused_total",
-        "What peers asked and did not get, by reason.",
+        "Accesses by peers that were refused, by reason.",
         &[
             (r#"reason="invalid_stag""#, "refused_invalid_stag"),
             (
@@ -536,7 +536,7 @@ pub const SHARD: &[Family] = &[
     ),
     one(
         "rnic_work_requests_total",
-        "Work requests that ended, by how.",
+        "Work requests that ended, by result.",
         &[
             (r#"result="success""#, "work_completed"),
             (r#"result="error""#, "work_failed"),
