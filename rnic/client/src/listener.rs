@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic_ipc::control::{MpaOptions, Refusal, RefusalCode, Request, Response, Transport};
+use rnic_ipc::control::{
+    ListenSpec, MpaOptions, Refusal, RefusalCode, Request, Response, Transport,
+};
 use rnic_ipc::id::ListenerId;
 
 use crate::address::first_of;
@@ -161,11 +163,11 @@ impl Listener {
         let boxes = || self.context.events().boxes();
         boxes().begin_listen();
         let reply = self.context.request(
-            &Request::Listen {
+            &Request::Listen(ListenSpec {
                 local,
                 backlog: options.backlog,
                 transport: options.transport,
-            },
+            }),
             &[],
         );
         let granted = match &reply {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rnic_adopt::Adopted;
-use rnic_ipc::control::{Access, Request, Response, StagKind};
+use rnic_ipc::control::{Access, RegionSpec, Request, Response, StagKind};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rnic_ipc::work::{Sge, WrOpcode};
@@ -188,7 +188,11 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, Error> {
         memory.populate()?;
         let memory = Arc::new(memory);
-        let reply = session.register_local(self.inner.id, stream, access, memory.clone());
+        let spec = RegionSpec {
+            stream,
+            ..self.spec(&memory, access)
+        };
+        let reply = session.register_local(spec, memory.clone());
         self.registered(reply?, memory)
     }
 
@@ -210,25 +214,28 @@ impl ProtectionDomain {
         access: Access,
         stream: Option<QpNum>,
     ) -> Result<MemoryRegion, Error> {
-        let request = Request::RegisterMemory {
-            pd: self.inner.id,
+        let spec = RegionSpec {
             stream,
-            access,
-            base: memory.as_ptr().addr() as u64,
             offset,
-            length: memory.len() as u64,
-            adopted: false,
+            ..self.spec(&memory, access)
         };
-        self.register_by(&request, fd, Arc::new(memory))
+        self.register_by(spec, fd, Arc::new(memory))
+    }
+
+    /// A region of all of this memory, at its own addresses.
+    fn spec(&self, memory: &SharedMemory, access: Access) -> RegionSpec {
+        let base = memory.as_ptr().expose_provenance() as u64;
+        RegionSpec::new(self.inner.id, access, base, memory.len() as u64)
     }
 
     fn register_by(
         &self,
-        request: &Request,
+        spec: RegionSpec,
         fd: &impl AsFd,
         memory: Arc<SharedMemory>,
     ) -> Result<MemoryRegion, Error> {
-        let (response, _) = self.inner.context.request(request, &borrow(fd))?;
+        let request = Request::RegisterMemory(spec);
+        let (response, _) = self.inner.context.request(&request, &borrow(fd))?;
         self.registered(response, memory)
     }
 

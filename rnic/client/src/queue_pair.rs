@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rnic_ipc::control::{
-    DisconnectReason, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
+    ConnectSpec, DisconnectReason, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -305,12 +305,14 @@ impl QueuePair {
         let qp = self.num();
         let request = Request::Connect {
             qp,
-            remote,
-            local,
-            local_port,
-            transport,
-            mpa,
-            private_data,
+            spec: ConnectSpec {
+                remote,
+                local,
+                local_port,
+                transport,
+                mpa,
+                private_data,
+            },
         };
         self.begin_connection(&request, |response| match response {
             Response::Connecting { local } => Ok(local),

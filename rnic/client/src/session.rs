@@ -39,8 +39,8 @@ mod absent {
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
 
-    use rnic_ipc::control::{Access, Reply, Request};
-    use rnic_ipc::id::{PdId, QpNum};
+    use rnic_ipc::control::{RegionSpec, Reply, Request};
+    use rnic_ipc::id::QpNum;
     use rnic_ipc::shm::SharedMemory;
 
     /// What `rnic_device::ClientSession` is elsewhere.
@@ -68,13 +68,7 @@ mod absent {
             match *self {}
         }
 
-        pub(crate) fn register_local(
-            &self,
-            _: PdId,
-            _: Option<QpNum>,
-            _: Access,
-            _: Arc<SharedMemory>,
-        ) -> Reply {
+        pub(crate) fn register_local(&self, _: RegionSpec, _: Arc<SharedMemory>) -> Reply {
             match *self {}
         }
     }

@@ -15,14 +15,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
 
 use rnic_engine::command::Command;
-#[cfg(doc)]
 use rnic_engine::region::RegionMemory;
 use rnic_host::link_state::{self, Link};
 use rnic_ipc::control::{
-    ADDRESSES_MAX, Access, ClientLimits, DeviceInfo, PROTOCOL_VERSION, Refusal, RefusalCode, Reply,
-    Request, Response,
+    ADDRESSES_MAX, ClientLimits, DeviceInfo, MemoryKind, PROTOCOL_VERSION, Refusal, RefusalCode,
+    RegionSpec, Reply, Request, Response,
 };
-use rnic_ipc::id::{ClientId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, QpNum};
 use rnic_ipc::kick::Kick;
 use rnic_ipc::ring::DoorbellConsumer;
 use rnic_ipc::shm::SharedMemory;
@@ -113,16 +112,17 @@ impl ClientSession {
     /// directly ([`RegionMemory::Local`]). Its tagged offsets are its addresses.
     ///
     /// The memory is kept until the region is revoked, however the client ends.
-    pub fn register_local(
-        &self,
-        pd: PdId,
-        stream: Option<QpNum>,
-        access: Access,
-        memory: Arc<SharedMemory>,
-    ) -> Reply {
+    pub fn register_local(&self, spec: RegionSpec, memory: Arc<SharedMemory>) -> Reply {
+        let spec = RegionSpec {
+            length: memory.len() as u64,
+            memory: MemoryKind::Local,
+            ..spec
+        };
         let registered = self.lock_session().and_then(|mut state| {
             check_hello(&state)?;
-            self.register_own(&mut state, (pd, stream, access), memory)
+            self.register(&mut state, &spec, |_| {
+                Ok((RegionMemory::whole(memory.clone()), memory))
+            })
         });
         self.finish_request(registered)
     }
@@ -169,7 +169,7 @@ impl ClientSession {
         self.seal_rings(&mut state)?;
         let begins = matches!(
             request,
-            Request::Connect { .. } | Request::Accept { .. } | Request::Listen { .. }
+            Request::Connect { .. } | Request::Accept { .. } | Request::Listen(_)
         );
         if begins && let Some(why) = self.core().draining() {
             return Err(why.clone());
@@ -177,10 +177,7 @@ impl ClientSession {
         if begins && self.core().interface.is_gone() {
             return Err(refuse::interface_gone(self.device.interface()));
         }
-        let wanted = usize::from(matches!(
-            request,
-            Request::RegisterMemory { .. } | Request::RegisterRemote { .. }
-        ));
+        let wanted = usize::from(matches!(request, Request::RegisterMemory(_)));
         if fds.len() != wanted {
             return Err(refuse::descriptors(wanted, fds.len()));
         }
@@ -237,44 +234,7 @@ impl ClientSession {
             Request::MayRegister { pd, length } => {
                 done(self.core().prm().may_register(self.id(), pd, length))
             }
-            Request::RegisterMemory {
-                pd,
-                stream,
-                access,
-                base,
-                offset,
-                length,
-                adopted,
-            } => {
-                let wanted = memory::Wanted {
-                    pd,
-                    stream,
-                    access,
-                    base,
-                    offset,
-                    length,
-                    adopted,
-                };
-                plain(self.register_memory(state, &wanted, fds))
-            }
-            Request::RegisterRemote {
-                pd,
-                stream,
-                access,
-                address,
-                length,
-            } => {
-                let wanted = memory::Wanted {
-                    pd,
-                    stream,
-                    access,
-                    base: address,
-                    offset: 0,
-                    length,
-                    adopted: false,
-                };
-                plain(self.register_remote(state, &wanted, fds))
-            }
+            Request::RegisterMemory(spec) => plain(self.register_memory(state, &spec, fds)),
             Request::AllocStag { pd, kind } => plain(self.alloc_stag(pd, kind)),
             Request::DeregisterMemory { stag } => done(self.deregister_memory(state, stag)),
             Request::CreateCq { depth } => self.create_cq(state, depth),
@@ -287,31 +247,9 @@ impl ClientSession {
             Request::DestroyQp { qp } => done(self.destroy_qp(qp)),
             Request::QueryQp { qp } => plain(self.query_qp(qp).map(Response::QpState)),
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
-            Request::Listen {
-                local,
-                backlog,
-                transport,
-            } => plain(self.listen(local, backlog, transport)),
+            Request::Listen(spec) => plain(self.listen(spec)),
             Request::Unlisten { listener } => done(self.unlisten(listener)),
-            Request::Connect {
-                qp,
-                remote,
-                local,
-                local_port,
-                transport,
-                mpa,
-                private_data,
-            } => {
-                let wanted = connect::Wanted {
-                    remote,
-                    local,
-                    local_port,
-                    transport,
-                    mpa,
-                    private_data,
-                };
-                plain(self.connect(qp, wanted))
-            }
+            Request::Connect { qp, spec } => plain(self.connect(qp, spec)),
             Request::Accept {
                 request,
                 qp,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
-    Access, DisconnectReason, Event, MpaOptions, QpAttributes, QpState, RefusalCode, StagKind,
-    Transport,
+    ConnectSpec, DisconnectReason, Event, ListenSpec, MpaOptions, QpAttributes, QpState,
+    RefusalCode, RegionSpec, StagKind, Transport,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
@@ -66,14 +66,8 @@ pub enum Command {
     AddRegion {
         /// Its name.
         stag: Stag,
-        /// The protection domain it belongs to.
-        pd: PdId,
-        /// A queue pair of that domain, when only its stream may use it.
-        stream: Option<QpNum>,
-        /// What local work and remote peers may do.
-        access: Access,
-        /// Tagged offset of the first byte.
-        base: u64,
+        /// As it was granted. `memory` has as many bytes.
+        spec: RegionSpec,
         /// The bytes.
         memory: RegionMemory,
         /// What it has in common with the same STag in other shards, if there are any.
@@ -208,12 +202,9 @@ pub enum Command {
         client: ClientId,
         /// Its name.
         listener: ListenerId,
-        /// What DDP goes over.
-        transport: Transport,
-        /// A local address, not a wildcard, and port.
-        local: SocketAddr,
-        /// Most connections between the TCP handshake and accept or reject.
-        backlog: u32,
+        /// Where, with the port that was taken. Most of its backlog are between the handshake of TCP and accept or
+        /// reject.
+        spec: ListenSpec,
         /// Which peers may connect.
         peers: PeerRules,
     },
@@ -240,26 +231,19 @@ pub enum Command {
     Connect {
         /// Which.
         qp: QpNum,
-        /// What DDP goes over.
-        transport: Transport,
+        /// As it was asked for. Without a local port of its own, an association of the same client to the peer may be
+        /// used over SCTP, from whatever port it goes. `local` is then free again by a [`ShardEvent::Released`] as soon
+        /// as it is certain not to be needed.
+        spec: ConnectSpec,
         /// Our address and port.
         local: SocketAddr,
-        /// The peer's address and port.
-        remote: SocketAddr,
         /// How frames get there.
         path: Path,
         /// The internal link that they go over, counted from 0. None: they go over the interface, or the
         /// loopback when the path is one.
         internal_link: Option<usize>,
-        /// What holds for further addresses of the peer, which it may have over SCTP. `remote` was judged by them.
+        /// What holds for further addresses of the peer, which it may have over SCTP. The first was judged by them.
         peers: PeerRules,
-        /// Over SCTP an association of the same client to `remote` may be used, from whatever port it goes. `local` is
-        /// free again by a [`ShardEvent::Released`] as soon as it is certain not to be needed.
-        may_share: bool,
-        /// What to ask of the peer.
-        mpa: MpaOptions,
-        /// For the peer's application.
-        private_data: Vec<u8>,
     },
     /// Take a waiting request with an Idle queue pair.
     Accept {

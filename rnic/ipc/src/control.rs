@@ -5,7 +5,7 @@
 //! socket, so that no request goes round the PRM. File descriptors travel beside a message; each
 //! variant says which.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use crate::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use crate::inspect::{DaemonOrder, Kind, Order, Page};
 use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
+mod connection;
 mod device;
 mod memory;
 mod mpa;
@@ -21,14 +22,15 @@ mod mpa;
 mod tests;
 mod transport;
 
+pub use connection::{ConnectSpec, ListenSpec};
 pub use device::{ClientLimits, DeviceInfo, DeviceName};
-pub use memory::{Access, MemoryKind, StagKind};
+pub use memory::{Access, MemoryKind, RegionSpec, StagKind};
 pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 26;
+pub const PROTOCOL_VERSION: u32 = 27;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -70,40 +72,10 @@ pub enum Request {
         /// Its length in bytes, at least 1.
         length: u64,
     },
-    /// Registers memory. Comes with one descriptor: a memfd sealed against shrinking. Reply:
+    /// Registers memory, of which [`RegionSpec::memory`] says how the RNIC reaches it: [`MemoryKind::Memfd`],
+    /// [`MemoryKind::Adopted`] or [`MemoryKind::Remote`]. Comes with one descriptor, of that kind. Reply:
     /// [`Response::Region`].
-    RegisterMemory {
-        /// The region's protection domain.
-        pd: PdId,
-        /// A queue pair of that domain: only its stream may use the region.
-        stream: Option<QpNum>,
-        /// What local work and remote peers may do.
-        access: Access,
-        /// The tagged offset of the region's first byte; by convention its address in the client.
-        base: u64,
-        /// Where the region begins in the memfd, in bytes.
-        offset: u64,
-        /// Its length in bytes, at least 1.
-        length: u64,
-        /// The client made the memfd to put pages of its own into it that were there before
-        /// ([`MemoryKind::Adopted`]). For people: it makes no difference to the RNIC.
-        adopted: bool,
-    },
-    /// Registers memory of the client's address space that is in no memfd, for those who may
-    /// (`remote_regions`). Comes with one descriptor: the client's `/proc/self/mem`, open for writing
-    /// too if any right is to write. There are no Atomic Operations on it. Reply: [`Response::Region`].
-    RegisterRemote {
-        /// The region's protection domain.
-        pd: PdId,
-        /// A queue pair of that domain: only its stream may use the region.
-        stream: Option<QpNum>,
-        /// What local work and remote peers may do.
-        access: Access,
-        /// Address of the first byte, and its tagged offset.
-        address: u64,
-        /// Its length in bytes, at least 1.
-        length: u64,
-    },
+    RegisterMemory(RegionSpec),
     /// An STag without memory, which work makes valid. It goes by [`Request::DeregisterMemory`].
     /// Reply: [`Response::Region`].
     AllocStag {
@@ -189,14 +161,7 @@ pub enum Request {
         state: QpState,
     },
     /// Reply: [`Response::Listening`]. Peers' requests come as [`Event::ConnectRequest`].
-    Listen {
-        /// A local address (not a wildcard) and port; port 0 lets the kernel choose.
-        local: SocketAddr,
-        /// How many requests may wait for accept or reject.
-        backlog: u32,
-        /// What DDP goes over.
-        transport: Transport,
-    },
+    Listen(ListenSpec),
     /// Reply: [`Response::Done`]. Requests that came as [`Event::ConnectRequest`] stay, and are to be answered.
     Unlisten {
         /// Which.
@@ -207,18 +172,8 @@ pub enum Request {
     Connect {
         /// An idle queue pair.
         qp: QpNum,
-        /// The peer.
-        remote: SocketAddr,
-        /// The local address, when the route's own choice isn't wanted.
-        local: Option<IpAddr>,
-        /// The local port, which nothing may use yet; 0 lets the kernel choose.
-        local_port: u16,
-        /// What DDP goes over.
-        transport: Transport,
-        /// What to ask of the peer.
-        mpa: MpaOptions,
-        /// At most [`PRIVATE_DATA_MAX`] bytes, less 4 with revision 2.
-        private_data: Vec<u8>,
+        /// To whom, and how.
+        spec: ConnectSpec,
     },
     /// Ends in [`Event::Established`] or [`Event::ConnectFailed`]. Reply: [`Response::Done`].
     Accept {

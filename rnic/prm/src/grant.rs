@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{Access, QpAttributes, Transport};
-use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
+use rnic_ipc::control::{ListenSpec, QpAttributes, RegionSpec, Transport};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, QpNum, SrqId};
 use rnic_proto::Stag;
 
 macro_rules! grants {
@@ -37,16 +37,8 @@ grants! {
         client: ClientId,
         /// Its STag, of which the key was drawn just now.
         stag: Stag,
-        /// Its protection domain.
-        pd: PdId,
-        /// A queue pair of that domain and of the same client, when only its stream may use it.
-        stream: Option<QpNum>,
-        /// Its rights.
-        access: Access,
-        /// Tagged offset of its first byte.
-        base: u64,
-        /// Bytes; `base + length` does not wrap.
-        length: u64,
+        /// As it was asked for; `base + length` does not wrap.
+        spec: RegionSpec,
     }
     /// A region that is to be revoked.
     RegionRevocation {
@@ -124,10 +116,8 @@ grants! {
         client: ClientId,
         /// Its name.
         listener: ListenerId,
-        /// What DDP goes over.
-        transport: Transport,
-        /// Requests that may wait.
-        backlog: u32,
+        /// As it was asked for.
+        spec: ListenSpec,
     }
     /// A listener that is to go.
     ListenerRemoval {

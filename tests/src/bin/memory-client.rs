@@ -10,7 +10,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rnic_ipc::control::{Access, PROTOCOL_VERSION, Refusal, Reply, Request, Response};
+use rnic_ipc::control::{
+    Access, MemoryKind, PROTOCOL_VERSION, Refusal, RegionSpec, Reply, Request, Response,
+};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -57,15 +59,15 @@ impl Client {
         let (Ok(Response::Pd(pd)), _) = self.ask(&Request::AllocPd, &[]) else {
             panic!("no domain");
         };
-        let register = Request::RegisterMemory {
+        let register = Request::RegisterMemory(RegionSpec {
             pd,
             stream: None,
             access: Access::ALL,
             base: 0,
             offset: 0,
             length: PIECE as u64,
-            adopted: false,
-        };
+            memory: MemoryKind::Memfd,
+        });
         let pieces: Vec<_> = (0..PIECES).map(|_| sparse()).collect();
         let registered = |memfd: &OwnedFd| self.ask(&register, &[memfd.as_fd()]).0;
         let refused = pieces.iter().filter_map(|memfd| registered(memfd).err());

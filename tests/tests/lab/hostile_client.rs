@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rnic_ipc::control::{Access, PROTOCOL_VERSION, Reply, Request, Response};
+use rnic_ipc::control::{
+    Access, MemoryKind, PROTOCOL_VERSION, RegionSpec, Reply, Request, Response,
+};
 use rnic_ipc::id::PdId;
 use rnic_ipc::transport::Channel;
 use rnic_tests::daemon::Daemon;
@@ -40,15 +42,15 @@ fn greeted(daemon: &Daemon) -> (Channel, Vec<OwnedFd>) {
 }
 
 fn register(pd: PdId) -> Request {
-    Request::RegisterMemory {
+    Request::RegisterMemory(RegionSpec {
         pd,
         stream: None,
         access: Access::ALL,
         base: 0,
         offset: 0,
         length: 4096,
-        adopted: false,
-    }
+        memory: MemoryKind::Memfd,
+    })
 }
 
 #[track_caller]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rnic::{Access, Context, Error, Refusal, RefusalCode, WcStatus, WorkRequest};
-use rnic_ipc::control::{PROTOCOL_VERSION, Request, Response};
+use rnic_ipc::control::{MemoryKind, PROTOCOL_VERSION, RegionSpec, Request, Response};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::transport::Channel;
 use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
@@ -166,15 +166,15 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
         panic!("no domain");
     };
     let memfd = sparse(LARGE);
-    let register = Request::RegisterMemory {
+    let register = Request::RegisterMemory(RegionSpec {
         pd,
         stream: None,
         access: Access::ALL,
         base: 0,
         offset: 0,
         length: LARGE as u64,
-        adopted: false,
-    };
+        memory: MemoryKind::Memfd,
+    });
     let before = daemon.resident_bytes();
     let refusal = ask(&register, &[memfd.as_fd()]).expect_err("no page is there");
     assert_eq!(refusal.code, RefusalCode::BadMemory);

@@ -11,7 +11,8 @@ use rnic::{
     RemoteMemory, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
 };
 use rnic_ipc::control::{
-    PROTOCOL_VERSION, QpAttributes, QpState, Reply, Request, Response, StagKind,
+    ListenSpec, MemoryKind, PROTOCOL_VERSION, QpAttributes, QpState, RegionSpec, Reply, Request,
+    Response, StagKind,
 };
 use rnic_ipc::id::{CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
@@ -113,7 +114,7 @@ impl Raw {
 
     fn ask(&mut self, request: &Request) -> Reply {
         let memory = match request {
-            Request::RegisterMemory { length, .. } => {
+            Request::RegisterMemory(RegionSpec { length, .. }) => {
                 let made = SharedMemory::create("own", *length as usize).expect("memory");
                 made.0.populate().expect("pages");
                 Some(made)
@@ -143,15 +144,15 @@ fn queue_pair(pd: PdId, cq: CqId, srq: Option<SrqId>) -> Request {
 }
 
 fn register(pd: PdId, stream: Option<QpNum>) -> Request {
-    Request::RegisterMemory {
+    Request::RegisterMemory(RegionSpec {
         pd,
         stream,
         access: Access::ALL,
         base: 0,
         offset: 0,
         length: 4096,
-        adopted: false,
-    }
+        memory: MemoryKind::Memfd,
+    })
 }
 
 #[test]
@@ -178,11 +179,11 @@ fn no_object_of_another_user_can_be_named() {
         victim.ask(&shared),
         victim.ask(&queue_pair(pd, cq, None)),
         victim.ask(&register(pd, None)),
-        victim.ask(&Request::Listen {
+        victim.ask(&Request::Listen(ListenSpec {
             local,
             backlog: 1,
             transport: rnic_ipc::control::Transport::Tcp,
-        }),
+        })),
     )
     else {
         panic!("not everything was granted");
@@ -473,11 +474,11 @@ fn a_size_beyond_its_limit_is_refused_by_the_limits_name_before_memory_is_asked_
             (Request::ResizeCq { cq, depth }, "cq_depth"),
             (Request::CreateSrq { pd, depth, max_sge }, "queue_depth"),
             (
-                Request::Listen {
+                Request::Listen(ListenSpec {
                     local,
                     backlog,
                     transport,
-                },
+                }),
                 "backlog",
             ),
         ] {

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rnic_adopt::{Needed, Neighbours, NotAdopted, Place};
-use rnic_ipc::control::{Access, Refusal, RefusalCode, Request};
+use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode, RegionSpec};
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rustix::io::Errno;
 
@@ -116,16 +116,15 @@ impl ProtectionDomain {
         place: Place,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        let request = Request::RegisterMemory {
-            pd: self.inner.id,
-            stream: None,
-            access,
-            base: memory.as_ptr().expose_provenance() as u64,
+        let spec = RegionSpec {
             offset: place.offset(),
-            length: memory.len() as u64,
-            adopted: place.is_adopted(),
+            memory: match place.is_adopted() {
+                true => MemoryKind::Adopted,
+                false => MemoryKind::Memfd,
+            },
+            ..self.spec(&memory, access)
         };
-        let registered = self.register_by(&request, &place.fd(), memory.clone());
+        let registered = self.register_by(spec, &place.fd(), memory.clone());
         // A memfd of the program's own that can't be mapped, for its seals or its holes.
         if is_refused(&registered, RefusalCode::BadMemory) && !place.is_adopted() {
             return self.register_by_accessor(memory, access);
@@ -156,14 +155,11 @@ impl ProtectionDomain {
                 call: "open(/proc/self/mem)",
                 errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
             })?;
-        let request = Request::RegisterRemote {
-            pd: self.inner.id,
-            stream: None,
-            access,
-            address: memory.as_ptr().expose_provenance() as u64,
-            length: memory.len() as u64,
+        let spec = RegionSpec {
+            memory: MemoryKind::Remote,
+            ..self.spec(&memory, access)
         };
-        let region = self.register_by(&request, &own, memory.clone())?;
+        let region = self.register_by(spec, &own, memory.clone())?;
         // Pages that are not there yet would come one by one, while the RNIC waits for each. Where one can't
         // come, the region ends with this value.
         let (start, len) = (memory.as_ptr().expose_provenance(), memory.len());

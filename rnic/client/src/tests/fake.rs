@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rnic_ipc::control::{
-    ClientLimits, DeviceInfo, Event, QpState, Refusal, RefusalCode, Reply, Request, Response,
+    ClientLimits, ConnectSpec, DeviceInfo, Event, ListenSpec, MemoryKind, QpState, Refusal,
+    RefusalCode, RegionSpec, Reply, Request, Response,
 };
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::kick::Kick;
@@ -196,12 +197,15 @@ impl State {
             }
             Request::AllocPd => Response::Pd(PdId(number)),
             Request::AllocStag { .. } => Response::Region { stag: number << 8 },
-            Request::RegisterMemory { offset, length, .. } => {
+            Request::RegisterMemory(RegionSpec {
+                memory: MemoryKind::Remote,
+                ..
+            }) => Response::Region { stag: number },
+            Request::RegisterMemory(RegionSpec { offset, length, .. }) => {
                 let memory = SharedMemory::map(&fds[0], offset, length).unwrap();
                 self.regions.insert(number, memory);
                 Response::Region { stag: number }
             }
-            Request::RegisterRemote { .. } => Response::Region { stag: number },
             Request::CreateCq { depth } => {
                 let depth = depth.next_power_of_two();
                 let (mut rings, memory) = CqMemory::create(depth, 1).unwrap();
@@ -250,7 +254,7 @@ impl State {
                 }
             }
             Request::QueryQp { .. } => Response::QpState(QpState::Idle),
-            Request::Listen { mut local, .. } => {
+            Request::Listen(ListenSpec { mut local, .. }) => {
                 if local.port() == 0 {
                     local.set_port(CHOSEN_PORT);
                 }
@@ -278,7 +282,10 @@ impl State {
                 Response::Counters(all.into_iter().skip(first as usize).take(2).collect())
             }
             Request::Connect {
-                local, local_port, ..
+                spec: ConnectSpec {
+                    local, local_port, ..
+                },
+                ..
             } => {
                 let port = if local_port == 0 {
                     CHOSEN_PORT

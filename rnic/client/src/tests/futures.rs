@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, Request};
+use rnic_ipc::control::{DisconnectReason, Event, ListenSpec, MpaOptions, Request};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
@@ -233,7 +233,7 @@ fn requests_connections_and_ends_are_awaited() {
                 wait_until("nobody asked", || fake.asked().iter().any(wanted));
             };
             let listening = fake.asked().into_iter().any(
-                |request| matches!(request, Request::Listen { local, .. } if local == somewhere()),
+                |request| matches!(request, Request::Listen(ListenSpec { local, .. }) if local == somewhere()),
             );
             assert!(listening);
             asked(|request| matches!(request, Request::Connect { .. }));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rnic_ipc::control::{Event, MpaOptions, RefusalCode, Request};
+use rnic_ipc::control::{ConnectSpec, Event, ListenSpec, MpaOptions, RefusalCode, Request};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{CHOSEN_PORT, Fake, addresses, queue_pair, refusal};
@@ -19,7 +19,7 @@ fn at(text: &str) -> SocketAddr {
 fn listens(fake: &Fake) -> Vec<(ListenerId, SocketAddr)> {
     let asked = fake.asked().into_iter().zip(1..);
     let listens = asked.filter_map(|(request, number)| match request {
-        Request::Listen { local, .. } => Some((ListenerId(number), local)),
+        Request::Listen(ListenSpec { local, .. }) => Some((ListenerId(number), local)),
         _ => None,
     });
     listens.collect()
@@ -69,7 +69,7 @@ fn another_port_is_chosen_when_one_address_has_it_taken() {
     let (fake, context) = Fake::start();
     fake.refuse(|request| {
         let taken = at(&format!("[2001:db8::1]:{CHOSEN_PORT}"));
-        let asked = matches!(request, Request::Listen { local, .. } if *local == taken);
+        let asked = matches!(request, Request::Listen(ListenSpec { local, .. }) if *local == taken);
         asked.then(|| refusal(RefusalCode::PortInUse))
     });
     // The fake always chooses the same one: it ends with the refusal.
@@ -87,7 +87,7 @@ fn another_port_is_chosen_when_one_address_has_it_taken() {
 fn a_port_that_was_named_and_is_in_use_on_one_address_is_refused_and_nothing_stays() {
     let (fake, context) = Fake::start();
     fake.refuse(|request| {
-        let asked = matches!(request, Request::Listen { local, .. } if local.is_ipv6());
+        let asked = matches!(request, Request::Listen(ListenSpec { local, .. }) if local.is_ipv6());
         asked.then(|| refusal(RefusalCode::PortInUse))
     });
     let error = Listener::bind(&context, at("[::]:7471"), 4).unwrap_err();
@@ -103,12 +103,12 @@ fn a_port_that_was_named_and_is_in_use_on_one_address_is_refused_and_nothing_sta
 fn an_address_that_can_not_be_used_yet_is_left_out_unless_it_is_the_only_one() {
     let (fake, context) = Fake::start();
     fake.refuse(|request| {
-        let asked = matches!(request, Request::Listen { local, .. } if local.is_ipv6());
+        let asked = matches!(request, Request::Listen(ListenSpec { local, .. }) if local.is_ipv6());
         asked.then(|| refusal(RefusalCode::AddressNotLocal))
     });
     assert_eq!(on_all(&context, "[::]:7471").1.len(), 2);
     fake.refuse(|request| {
-        matches!(request, Request::Listen { .. }).then(|| refusal(RefusalCode::AddressNotLocal))
+        matches!(request, Request::Listen(_)).then(|| refusal(RefusalCode::AddressNotLocal))
     });
     let error = Listener::bind(&context, at("[::]:7471"), 4).unwrap_err();
     assert!(error.to_string().contains("fake0"), "{error}");
@@ -172,8 +172,11 @@ fn of_several_addresses_the_first_that_is_not_refused_is_taken() {
     let absent = IpAddr::from([198, 18, 0, 99]);
     fake.refuse(move |request| {
         let of = match request {
-            Request::Listen { local, .. } => local,
-            Request::Connect { remote, .. } => remote,
+            Request::Listen(ListenSpec { local, .. }) => local,
+            Request::Connect {
+                spec: ConnectSpec { remote, .. },
+                ..
+            } => remote,
             _ => return None,
         };
         (of.ip() == absent).then(|| refusal(RefusalCode::AddressNotLocal))
@@ -188,7 +191,10 @@ fn of_several_addresses_the_first_that_is_not_refused_is_taken() {
         .asked()
         .into_iter()
         .filter_map(|request| match request {
-            Request::Connect { remote, .. } => Some(remote),
+            Request::Connect {
+                spec: ConnectSpec { remote, .. },
+                ..
+            } => Some(remote),
             _ => None,
         });
     assert_eq!(to.collect::<Vec<_>>(), all[..2]);

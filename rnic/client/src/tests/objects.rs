@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rnic_ipc::control::{Event, RefusalCode, Request};
+use rnic_ipc::control::{Event, RefusalCode, RegionSpec, Request};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WR_FENCE, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
@@ -38,7 +38,7 @@ fn a_refusal_says_why_and_spoils_nothing() {
     let (fake, context) = Fake::start();
     let pd = ProtectionDomain::alloc(&context).unwrap();
     fake.refuse(|request| {
-        matches!(request, Request::RegisterMemory { .. }).then(|| refusal(RefusalCode::Limit))
+        matches!(request, Request::RegisterMemory(_)).then(|| refusal(RefusalCode::Limit))
     });
     let error = pd.register(4096, Access::LOCAL_WRITE).unwrap_err();
     assert!(matches!(&error, Error::Refused(refusal) if refusal.code == RefusalCode::Limit));
@@ -84,7 +84,7 @@ fn memory_of_the_programs_own_is_registered_from_its_descriptor() {
     memory.write(5000, b"mine").unwrap();
     assert_eq!(region.to_vec(0..4).unwrap(), b"mine");
     let wanted = |request: &Request| {
-        matches!(request, Request::RegisterMemory { base, offset: 5000, length: 100, .. }
+        matches!(request, Request::RegisterMemory(RegionSpec { base, offset: 5000, length: 100, .. })
             if *base == region.addr())
     };
     assert!(fake.asked().iter().any(wanted));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rnic_ipc::control::{RefusalCode, Request};
+use rnic_ipc::control::{MemoryKind, RefusalCode, RegionSpec, Request};
 use rnic_ipc::shm::{MAPPING_MAX, ShmError};
 
 use super::fake::{Fake, refusal};
@@ -26,7 +26,7 @@ fn addresses_of_a_region_are_the_program_s_own() {
     let address = start.as_ptr().addr() as u64;
     let asked = fake.asked().pop();
     assert!(
-        matches!(asked, Some(Request::RegisterRemote { address: at, length: 16, .. }) if at == address),
+        matches!(asked, Some(Request::RegisterMemory(RegionSpec { memory: MemoryKind::Remote, base: at, length: 16, .. })) if at == address),
         "{asked:?}"
     );
     assert_eq!((region.addr(), region.len()), (address, 16));
@@ -67,16 +67,37 @@ fn a_small_range_spares_its_neighbours_within_the_limit() {
         let mut asked = fake.asked().into_iter().rev();
         asked.find(|request| !matches!(request, Request::DeregisterMemory { .. }))
     };
-    let remote = |asked: Option<Request>| matches!(asked, Some(Request::RegisterRemote { .. }));
+    let remote = |asked: Option<Request>| {
+        matches!(
+            asked,
+            Some(Request::RegisterMemory(RegionSpec {
+                memory: MemoryKind::Remote,
+                ..
+            }))
+        )
+    };
     let adopted = |asked: Option<Request>| {
-        matches!(asked, Some(Request::RegisterMemory { adopted: true, .. }))
+        matches!(
+            asked,
+            Some(Request::RegisterMemory(RegionSpec {
+                memory: MemoryKind::Adopted,
+                ..
+            }))
+        )
     };
     assert!(remote(register(64, Access::LOCAL_WRITE)));
     // What the accessor can't do, and what it is too slow for.
     assert!(adopted(register(64, Access::ALL)));
     assert!(adopted(register(70_000, Access::LOCAL_WRITE)));
     fake.refuse(|request| {
-        matches!(request, Request::RegisterRemote { .. }).then(|| refusal(RefusalCode::Limit))
+        matches!(
+            request,
+            Request::RegisterMemory(RegionSpec {
+                memory: MemoryKind::Remote,
+                ..
+            })
+        )
+        .then(|| refusal(RefusalCode::Limit))
     });
     assert!(adopted(register(64, Access::LOCAL_WRITE)));
 }
@@ -90,7 +111,7 @@ fn memory_whose_memfd_is_refused_gets_another() {
     let mut memory = vec![0_u8; 100_000];
     let asked = AtomicU32::new(0);
     fake.refuse(move |request| {
-        let registers = matches!(request, Request::RegisterMemory { .. });
+        let registers = matches!(request, Request::RegisterMemory(_));
         let refused = registers && asked.fetch_add(1, Ordering::Relaxed) < 2;
         refused.then(|| refusal(RefusalCode::BadMemory))
     });
@@ -122,12 +143,7 @@ fn a_large_region_is_asked_for_before_it_takes_pages() {
         assert!(matches!(made, Err(Error::Refused(_))), "{made:?}");
     }
     let asked = fake.asked();
-    let registered = |request: &&Request| {
-        matches!(
-            request,
-            Request::RegisterMemory { .. } | Request::RegisterRemote { .. }
-        )
-    };
+    let registered = |request: &&Request| matches!(request, Request::RegisterMemory(_));
     assert_eq!(asked.iter().find(registered), None);
     assert_eq!(rnic_adopt::adopted_bytes(), before);
 

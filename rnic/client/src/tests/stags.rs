@@ -1,6 +1,6 @@
 //! STags that work makes valid: windows, fast regions, and regions that are registered again.
 
-use rnic_ipc::control::{Request, StagKind};
+use rnic_ipc::control::{RegionSpec, Request, StagKind};
 use rnic_ipc::work::{WR_ONE_STREAM, WR_SIGNALED, WrOpcode};
 
 use super::fake::{Fake, queue_pair};
@@ -102,7 +102,7 @@ fn a_region_is_registered_again_under_another_key_and_goes_by_its_first_name() {
     let (qp, _cq) = queue_pair(&context);
     let region = qp.register(100, Access::LOCAL_WRITE).unwrap();
     let limited = fake.asked().iter().any(|request| {
-        matches!(request, Request::RegisterMemory { stream: Some(num), .. } if *num == qp.num())
+        matches!(request, Request::RegisterMemory(RegionSpec { stream: Some(num), .. }) if *num == qp.num())
     });
     assert!(limited, "to the stream of the queue pair");
     let (name, addr) = (region.stag(), region.addr());

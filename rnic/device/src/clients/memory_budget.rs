@@ -55,10 +55,9 @@ impl Cost {
     fn of(request: &Request, queue_depth: u32) -> Self {
         match request {
             Request::AllocPd
-            | Request::RegisterMemory { .. }
-            | Request::RegisterRemote { .. }
+            | Request::RegisterMemory(_)
             | Request::AllocStag { .. }
-            | Request::Listen { .. }
+            | Request::Listen(_)
             | Request::Connect { .. }
             | Request::StartCapture(_) => Self::Little,
             Request::Hello { .. }

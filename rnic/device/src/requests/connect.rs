@@ -1,14 +1,14 @@
 //! Listening, connecting, accepting, rejecting, disconnecting.
 
 use std::iter::repeat_with;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
 use rnic_host::files::unprivileged_port_start;
 use rnic_host::ports::{LocalPort, Reserved, Stamp};
 use rnic_ipc::control::{
-    MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response, Transport,
+    ConnectSpec, ListenSpec, MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response,
 };
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
@@ -19,30 +19,14 @@ use crate::interface::paths::PathToPeer;
 use crate::refuse;
 use crate::runtime::{FIRST, To};
 
-/// How a client wants to be connected.
-pub(super) struct Wanted {
-    pub(super) remote: SocketAddr,
-    pub(super) local: Option<IpAddr>,
-    pub(super) local_port: u16,
-    pub(super) transport: Transport,
-    pub(super) mpa: MpaOptions,
-    pub(super) private_data: Vec<u8>,
-}
-
 impl ClientSession {
-    pub(super) fn listen(
-        &self,
-        local: SocketAddr,
-        backlog: u32,
-        transport: Transport,
-    ) -> Result<Response, Refusal> {
-        let scope = self.core().interface.home(local.ip())?;
-        let port = (transport, local.port());
+    pub(super) fn listen(&self, spec: ListenSpec) -> Result<Response, Refusal> {
+        let scope = self.core().interface.home(spec.local.ip())?;
         self.follow_port_start();
-        let grant = self.core().prm().listen(self.id(), port, backlog)?;
+        let grant = self.core().prm().listen(self.id(), &spec)?;
         // Until the PRM knows of the listener, other rules would not be for it.
         let rules = self.core().lock_peer_rules();
-        match self.add_listener(&grant, local, scope, &rules) {
+        match self.add_listener(&grant, scope, &rules) {
             Ok(local) => {
                 let listener = *grant.listener();
                 self.core().prm().listening(grant, local);
@@ -67,12 +51,12 @@ impl ClientSession {
     fn add_listener(
         &self,
         grant: &ListenGrant,
-        local: SocketAddr,
         scope: u32,
         rules: &PeerRulesLock<'_>,
     ) -> Result<SocketAddr, Refusal> {
         let core = self.core();
-        let at = LocalPort::new(*grant.transport(), local);
+        let spec = *grant.spec();
+        let at = LocalPort::new(spec.transport, spec.local);
         let reserved = core.interface.ports.listen(at, scope)?;
         let local = reserved.local();
         if let Err(refusal) = core.prm().may_listen_at(grant, local.port()) {
@@ -84,9 +68,7 @@ impl ClientSession {
         let listen = || Command::Listen {
             client: self.id(),
             listener,
-            transport: *grant.transport(),
-            local,
-            backlog: *grant.backlog(),
+            spec: ListenSpec { local, ..spec },
             peers: peers.clone(),
         };
         let listened = core
@@ -106,9 +88,9 @@ impl ClientSession {
     }
 
     /// Finds the path to the peer, which may take seconds, and then connects.
-    pub(super) fn connect(&self, qp: QpNum, wanted: Wanted) -> Result<Response, Refusal> {
-        refuse::check_mpa(&wanted.mpa, &wanted.private_data)?;
-        check_remote(wanted.remote)?;
+    pub(super) fn connect(&self, qp: QpNum, spec: ConnectSpec) -> Result<Response, Refusal> {
+        refuse::check_mpa(&spec.mpa, &spec.private_data)?;
+        check_remote(spec.remote)?;
         // Refused at once, rather than after the path is found.
         let state = self.query_qp(qp)?;
         if state != QpState::Idle {
@@ -118,7 +100,7 @@ impl ClientSession {
             ));
         }
         let core = self.core();
-        let Wanted { local_port, .. } = wanted;
+        let local_port = spec.local_port;
         if local_port != 0 {
             self.follow_port_start();
         }
@@ -131,13 +113,13 @@ impl ClientSession {
             path,
             internal_link,
             scope,
-        } = core.allowed_path(self.id(), wanted.remote.ip(), wanted.local, patience)?;
+        } = core.allowed_path(self.id(), spec.remote.ip(), spec.local, patience)?;
         // For further addresses of the peer, which it tells when it answers.
         let peers = core
             .prm()
             .connection_rules(self.id(), &core.interface.config.interface);
         let qp = *granted.qp();
-        let at = LocalPort::new(wanted.transport, SocketAddr::new(local, local_port));
+        let at = LocalPort::new(spec.transport, SocketAddr::new(local, local_port));
         // What stays within this host is in one shard.
         let within_host = path.is_loopback() || internal_link.is_some();
         let reserved = if within_host {
@@ -146,20 +128,16 @@ impl ClientSession {
         } else {
             let shard = core.shards.placement().shard_of(qp);
             let placed = (shard, core.shards.count());
-            core.interface.take_port(at, wanted.remote, placed, scope)?
+            core.interface.take_port(at, spec.remote, placed, scope)?
         };
         let local = reserved.local();
         let connect = Command::Connect {
             qp,
-            transport: wanted.transport,
+            spec,
             local,
-            remote: wanted.remote,
             path,
             internal_link,
             peers,
-            may_share: local_port == 0,
-            mpa: wanted.mpa,
-            private_data: wanted.private_data,
         };
         let connecting = core.shards.run(To::Qp(qp), connect);
         let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));

@@ -8,8 +8,8 @@ use std::time::Instant;
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
 use rnic_engine::stag::StagWord;
-use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode, Response, StagKind};
-use rnic_ipc::id::{PdId, QpNum};
+use rnic_ipc::control::{MemoryKind, Refusal, RefusalCode, RegionSpec, Response, StagKind};
+use rnic_ipc::id::PdId;
 use rnic_ipc::shm::{SharedMemory, ShmError};
 use rnic_prm::RegionGrant;
 
@@ -19,107 +19,42 @@ use crate::refuse;
 
 mod remote;
 
-/// What a client wants registered.
-pub(super) struct Wanted {
-    pub(super) pd: PdId,
-    pub(super) stream: Option<QpNum>,
-    pub(super) access: Access,
-    pub(super) base: u64,
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    pub(super) adopted: bool,
-}
-
 impl ClientSession {
+    /// Registers memory of which the client passes a descriptor.
     pub(super) fn register_memory(
         &self,
         state: &mut SessionState,
-        wanted: &Wanted,
+        spec: &RegionSpec,
         fds: &[OwnedFd],
     ) -> Result<Response, Refusal> {
-        let begun = Instant::now();
-        let &Wanted {
-            pd,
-            stream,
-            access,
-            base,
-            offset,
-            length,
-            adopted,
-        } = wanted;
-        let grant =
-            self.core()
-                .prm()
-                .register_region(self.id(), pd, stream, access, base, length)?;
-        let memory = match adopted {
-            true => MemoryKind::Adopted,
-            false => MemoryKind::Memfd,
-        };
-        self.core().prm().note_memory(&grant, memory);
+        let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
         let user = self.client.credentials.uid;
-        let added = mapped(&grant, user, offset, fds).and_then(|memory| self.add(&grant, memory));
-        self.finish_registration(state, (grant, memory), added, begun)
+        self.register(state, spec, |spec| match spec.memory {
+            MemoryKind::Memfd | MemoryKind::Adopted => mapped(spec, user, fd),
+            MemoryKind::Remote => remote::open(spec, fd),
+            MemoryKind::None | MemoryKind::Local => Err(refuse::refusal(
+                RefusalCode::Malformed,
+                &format!(
+                    "memory of kind {} asked: a client can register a memfd or its /proc/self/mem",
+                    spec.memory.name()
+                ),
+            )),
+        })
     }
 
-    /// Memory that is in no memfd.
-    pub(super) fn register_remote(
+    /// Registers the memory that `open` opens once the PRM has granted it.
+    pub(super) fn register(
         &self,
         state: &mut SessionState,
-        wanted: &Wanted,
-        fds: &[OwnedFd],
+        spec: &RegionSpec,
+        open: impl FnOnce(&RegionSpec) -> Result<(RegionMemory, MemoryHandle), Refusal>,
     ) -> Result<Response, Refusal> {
         let begun = Instant::now();
-        let &Wanted {
-            pd,
-            stream,
-            access,
-            base,
-            length,
-            ..
-        } = wanted;
-        let grant = self.core().prm().register_remote_region(
-            self.id(),
-            pd,
-            stream,
-            access,
-            base,
-            length,
-        )?;
-        let added = remote::open(&grant, fds).and_then(|memory| self.add(&grant, memory));
-        self.finish_registration(state, (grant, MemoryKind::Remote), added, begun)
-    }
-
-    /// Memory of this process.
-    pub(super) fn register_own(
-        &self,
-        state: &mut SessionState,
-        (pd, stream, access): (PdId, Option<QpNum>, Access),
-        memory: Arc<SharedMemory>,
-    ) -> Result<Response, Refusal> {
-        let begun = Instant::now();
-        let (base, length) = (memory.as_ptr().addr() as u64, memory.len() as u64);
-        let grant =
-            self.core()
-                .prm()
-                .register_region(self.id(), pd, stream, access, base, length)?;
-        self.core().prm().note_memory(&grant, MemoryKind::Local);
-        let region = RegionMemory::whole(memory.clone());
-        let added = self.add(&grant, (region, memory));
-        self.finish_registration(state, (grant, MemoryKind::Local), added, begun)
-    }
-
-    fn finish_registration(
-        &self,
-        state: &mut SessionState,
-        (grant, kind): (RegionGrant, MemoryKind),
-        added: Result<MemoryHandle, Refusal>,
-        begun: Instant,
-    ) -> Result<Response, Refusal> {
-        match added {
+        let grant = self.core().prm().register_region(self.id(), spec)?;
+        match open(spec).and_then(|memory| self.add(&grant, memory)) {
             Ok(memory) => {
-                self.core()
-                    .request_metrics
-                    .registered(kind, begun.elapsed());
+                let took = begun.elapsed();
+                self.core().request_metrics.registered(spec.memory, took);
                 let stag = grant.stag().0;
                 state.memory.insert(stag, memory);
                 self.core().prm().region_registered(grant);
@@ -142,10 +77,7 @@ impl ClientSession {
         let word = shards.are_several().then(|| StagWord::valid(stag));
         let add = || Command::AddRegion {
             stag,
-            pd: *grant.pd(),
-            stream: *grant.stream(),
-            access: *grant.access(),
-            base: *grant.base(),
+            spec: *grant.spec(),
             memory: memory.clone(),
             word: word.clone(),
         };
@@ -155,7 +87,7 @@ impl ClientSession {
 
     pub(super) fn alloc_stag(&self, pd: PdId, kind: StagKind) -> Result<Response, Refusal> {
         let grant = self.core().prm().alloc_stag(self.id(), pd)?;
-        let (stag, pd) = (*grant.stag(), *grant.pd());
+        let stag = *grant.stag();
         let shards = &self.core().shards;
         let word = shards.are_several().then(StagWord::unbound);
         let add = || Command::AddStag {
@@ -191,13 +123,11 @@ impl ClientSession {
 }
 
 fn mapped(
-    grant: &RegionGrant,
+    spec: &RegionSpec,
     user: u32,
-    offset: u64,
-    fds: &[OwnedFd],
+    fd: &OwnedFd,
 ) -> Result<(RegionMemory, MemoryHandle), Refusal> {
-    let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
-    let memory = SharedMemory::map_registered(user, fd, offset, *grant.length());
+    let memory = SharedMemory::map_registered(user, fd, spec.offset, spec.length);
     let memory = memory.map_err(bad_memory)?;
     let memory = Arc::new(memory);
     Ok((RegionMemory::whole(memory.clone()), memory))

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_host::{Interface, Netlink};
 use rnic_ipc::control::{
-    Access, PROTOCOL_VERSION, QpAttributes, RefusalCode, Reply, Request, Response, StagKind,
+    Access, ListenSpec, MemoryKind, PROTOCOL_VERSION, QpAttributes, RefusalCode, RegionSpec, Reply,
+    Request, Response, StagKind,
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
@@ -231,15 +232,15 @@ fn memfd(bytes: usize) -> OwnedFd {
 
 fn register(pd: PdId, length: u64) -> Request {
     let access = Access::READ_WRITE;
-    Request::RegisterMemory {
+    Request::RegisterMemory(RegionSpec {
         pd,
         stream: None,
         access,
         base: 0x10_0000,
         offset: 0,
         length,
-        adopted: false,
-    }
+        memory: MemoryKind::Memfd,
+    })
 }
 
 pub(crate) fn region(session: &ClientSession, pd: PdId) -> u32 {
@@ -252,11 +253,11 @@ pub(crate) fn region(session: &ClientSession, pd: PdId) -> u32 {
 fn listen(session: &ClientSession, local: &str) -> Result<SocketAddr, RefusalCode> {
     match ask(
         session,
-        Request::Listen {
+        Request::Listen(ListenSpec {
             local: local.parse().unwrap(),
             backlog: 4,
             transport: rnic_ipc::control::Transport::Tcp,
-        },
+        }),
     ) {
         Ok(Response::Listening { local, .. }) => Ok(local),
         Ok(response) => panic!("{response:?}"),

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rnic_device::{ClientSession, Credentials, Device, DeviceConfig};
 use rnic_ipc::control::{
-    Access, Event, MpaOptions, PROTOCOL_VERSION, QpAttributes, Reply, Request, Response,
+    Access, ConnectSpec, Event, ListenSpec, MemoryKind, MpaOptions, PROTOCOL_VERSION, QpAttributes,
+    RegionSpec, Reply, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::kick::Kick;
@@ -187,15 +188,15 @@ impl<'h> Client<'h> {
 
         let (memory, fd) = SharedMemory::create("region", REGION).unwrap();
         memory.populate().unwrap();
-        let register = Request::RegisterMemory {
+        let register = Request::RegisterMemory(RegionSpec {
             pd,
             stream: None,
             access: Access::READ_WRITE,
             base: 0,
             offset: 0,
             length: REGION as u64,
-            adopted: false,
-        };
+            memory: MemoryKind::Memfd,
+        });
         let (Response::Region { stag }, _) = ask(register, vec![fd]) else {
             panic!()
         };
@@ -220,11 +221,11 @@ impl<'h> Client<'h> {
     }
 
     pub fn listen(&self, address: IpAddr) -> SocketAddr {
-        let request = Request::Listen {
+        let request = Request::Listen(ListenSpec {
             local: SocketAddr::new(address, 0),
             backlog: 4,
             transport: rnic_ipc::control::Transport::Tcp,
-        };
+        });
         match self.ask(request) {
             Ok(Response::Listening { local, .. }) => local,
             reply => panic!("{reply:?}"),
@@ -234,12 +235,14 @@ impl<'h> Client<'h> {
     pub fn connect(&self, remote: SocketAddr) -> Reply {
         self.ask(Request::Connect {
             qp: self.qp,
-            remote,
-            local: None,
-            local_port: 0,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa: MpaOptions::default(),
-            private_data: b"hello".to_vec(),
+            spec: ConnectSpec {
+                remote,
+                local: None,
+                local_port: 0,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa: MpaOptions::default(),
+                private_data: b"hello".to_vec(),
+            },
         })
     }
 

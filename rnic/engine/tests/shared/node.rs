@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rnic_engine::command::{Answer, Command, CommandError};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig, Siblings, untagged_mtu};
-use rnic_ipc::control::{Access, QpAttributes, Transport};
+use rnic_ipc::control::{Access, ListenSpec, QpAttributes, RegionSpec, Transport};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
     CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory,
@@ -189,9 +189,11 @@ impl Node {
             self.must(Command::Listen {
                 client,
                 listener: ListenerId(listener),
-                transport,
-                local,
-                backlog: 16,
+                spec: ListenSpec {
+                    local,
+                    backlog: 16,
+                    transport,
+                },
                 peers: PeerRules::default(),
             });
         }
@@ -221,10 +223,7 @@ impl Node {
         };
         self.must(Command::AddRegion {
             stag,
-            pd,
-            stream: None,
-            access,
-            base,
+            spec: RegionSpec::new(pd, access, base, memory.len()),
             memory,
             word: None,
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{MarkerUse, MpaOptions, Transport};
+use rnic_ipc::control::{ConnectSpec, MarkerUse, MpaOptions, Transport};
 use rnic_net::PeerRules;
 
 use crate::memory::Party;
@@ -99,16 +99,18 @@ impl Simulation {
         };
         let command = Command::Connect {
             qp,
-            transport,
+            spec: ConnectSpec {
+                remote: self.nodes[to].address,
+                local: Some(local.ip()),
+                local_port: 0,
+                transport,
+                mpa, // Several streams may come from one port.
+                private_data: self.streams[stream].port.to_be_bytes().to_vec(),
+            },
             local,
-            remote: self.nodes[to].address,
             path,
             internal_link,
             peers: PeerRules::default(),
-            may_share: true,
-            mpa,
-            // Several streams may come from one port.
-            private_data: self.streams[stream].port.to_be_bytes().to_vec(),
         };
         self.nodes[from].execute(command, self.now).unwrap();
         self.due[from] = true;

@@ -7,7 +7,9 @@ use rnic_engine::capture::{Capture, SeenFrame};
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_engine::region::{RegionMemory, RemoteMemory};
 use rnic_ipc::capture::{Direction, Filter};
-use rnic_ipc::control::{Access, DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
+use rnic_ipc::control::{
+    Access, DisconnectReason, Event, MarkerUse, MpaOptions, QpState, RegionSpec,
+};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::Stag;
@@ -467,10 +469,7 @@ fn memory_that_is_unmapped_ends_its_region_and_the_stream_and_no_other() {
     let stag = Stag(0x7700);
     let command = Command::AddRegion {
         stag,
-        pd: PD,
-        stream: None,
-        access: Access::ALL,
-        base: BASE,
+        spec: RegionSpec::new(PD, Access::ALL, BASE, LARGE as u64),
         memory: RegionMemory::Remote(memory),
         word: None,
     };

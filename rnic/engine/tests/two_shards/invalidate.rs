@@ -5,7 +5,7 @@ use std::time::Duration;
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
 use rnic_engine::stag::StagWord;
-use rnic_ipc::control::{Access, Transport};
+use rnic_ipc::control::{Access, RegionSpec, Transport};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{WR_SIGNALED, WcStatus, WrOpcode};
@@ -36,10 +36,7 @@ fn shared() -> (Astray, QpNum) {
     for shard in [&mut it.world.b.shard, &mut it.other] {
         let add = Command::AddRegion {
             stag: STAG,
-            pd: PD,
-            stream: None,
-            access: Access::ALL,
-            base: BASE,
+            spec: RegionSpec::new(PD, Access::ALL, BASE, memory.len()),
             memory: memory.clone(),
             word: Some(word.clone()),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_engine::shard::{Shard, ShardConfig, untagged_mtu};
 use rnic_ipc::capture::Filter;
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
+use rnic_ipc::control::{ConnectSpec, DisconnectReason, Event, MarkerUse, MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, PeerRules, Quoted};
@@ -112,15 +112,18 @@ impl Host {
         let local = SocketAddr::new(self.from.unwrap_or(remote.ip()), port);
         let connect = Command::Connect {
             qp,
-            transport: rnic_ipc::control::Transport::Tcp,
+            spec: ConnectSpec {
+                remote,
+                local: Some(local.ip()),
+                local_port: local.port(),
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa,
+                private_data: data.to_vec(),
+            },
             local,
-            remote,
             path: Path::loopback(self.side.mtu),
             internal_link: None,
             peers: PeerRules::default(),
-            may_share: false,
-            mpa,
-            private_data: data.to_vec(),
         };
         self.side.shard.execute(connect, self.now).unwrap();
         qp

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, CommandError, MovedRequest, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions, Transport};
+use rnic_ipc::control::{Event, ListenSpec, MpaOptions, Transport};
 use rnic_ipc::id::{ConnRequestId, QpNum};
 use rnic_ipc::work::WrOpcode;
 use userspace_net::Instant;
@@ -24,9 +24,11 @@ fn requested(transport: Transport) -> (Astray, QpNum, ConnRequestId) {
     let listen = Command::Listen {
         client: CLIENT,
         listener: LISTENER,
-        transport,
-        local,
-        backlog: 4,
+        spec: ListenSpec {
+            local,
+            backlog: 4,
+            transport,
+        },
         peers,
     };
     it.other.execute(listen, now).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
-use rnic_ipc::control::{Access, DisconnectReason, StagKind};
+use rnic_ipc::control::{Access, DisconnectReason, RegionSpec, StagKind};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{WR_ONE_STREAM, WR_SIGNALED, WcStatus, WrOpcode};
@@ -85,10 +85,10 @@ fn add_for_stream(world: &mut World, qp: QpNum) -> Stag {
     };
     let command = Command::AddRegion {
         stag: STAG,
-        pd: PD,
-        stream: Some(qp),
-        access: Access::ALL,
-        base: BASE + PLACE.0 as u64,
+        spec: RegionSpec {
+            stream: Some(qp),
+            ..RegionSpec::new(PD, Access::ALL, BASE + PLACE.0 as u64, memory.len())
+        },
         memory,
         word: None,
     };

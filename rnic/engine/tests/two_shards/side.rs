@@ -8,7 +8,10 @@ use std::sync::Arc;
 use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig};
-use rnic_ipc::control::{Access, Event, MpaOptions, QpAttributes, QpState, Transport};
+use rnic_ipc::control::{
+    Access, ConnectSpec, Event, ListenSpec, MpaOptions, QpAttributes, QpState, RegionSpec,
+    Transport,
+};
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
 use rnic_ipc::ring::{
     CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
@@ -233,10 +236,7 @@ impl<P: Port> Side<P> {
         let base = BASE + offset as u64;
         let command = Command::AddRegion {
             stag,
-            pd,
-            stream: None,
-            access,
-            base,
+            spec: RegionSpec::new(pd, access, base, memory.len()),
             memory,
             word: None,
         };
@@ -303,9 +303,11 @@ impl<P: Port> Side<P> {
         let command = Command::Listen {
             client: CLIENT,
             listener: LISTENER,
-            transport: self.transport,
-            local,
-            backlog,
+            spec: ListenSpec {
+                local,
+                backlog,
+                transport: self.transport,
+            },
             peers,
         };
         self.shard.execute(command, now).unwrap();
@@ -336,15 +338,21 @@ impl<P: Port> Side<P> {
         self.shard.execute(
             Command::Connect {
                 qp,
-                transport: self.transport,
+                spec: ConnectSpec {
+                    remote,
+                    local: Some(local.ip()),
+                    local_port: match self.may_share {
+                        true => 0,
+                        false => local.port(),
+                    },
+                    transport: self.transport,
+                    mpa,
+                    private_data,
+                },
                 local,
-                remote,
                 path,
                 internal_link: self.internal_link,
                 peers: self.peers.clone(),
-                may_share: self.may_share,
-                mpa,
-                private_data,
             },
             now,
         )

@@ -5,6 +5,43 @@ use std::ops::{BitOr, BitOrAssign};
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::{PdId, QpNum};
+
+/// A memory region, from the request to the shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionSpec {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// A queue pair of that domain and client, when only its stream may use the region.
+    pub stream: Option<QpNum>,
+    /// What local work and remote peers may do.
+    pub access: Access,
+    /// The tagged offset of the first byte: by convention its address in the client, and with
+    /// [`MemoryKind::Remote`] that address.
+    pub base: u64,
+    /// Where the region begins in its memfd, in bytes; 0 for other memory.
+    pub offset: u64,
+    /// Its length in bytes, at least 1.
+    pub length: u64,
+    /// How the RNIC reaches its memory.
+    pub memory: MemoryKind,
+}
+
+impl RegionSpec {
+    /// A region at the beginning of a memfd, for all streams of its domain.
+    pub const fn new(pd: PdId, access: Access, base: u64, length: u64) -> Self {
+        Self {
+            pd,
+            stream: None,
+            access,
+            base,
+            offset: 0,
+            length,
+            memory: MemoryKind::Memfd,
+        }
+    }
+}
+
 /// What an STag without memory of its own is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StagKind {
@@ -22,11 +59,13 @@ pub enum StagKind {
 pub enum MemoryKind {
     /// It has none of its own: a window, a fast region.
     None,
-    /// A mapping of the client's memfd.
+    /// A mapping of the client's memfd, which is sealed against shrinking.
     Memfd,
-    /// The same, of a memfd into which the client's library put pages that the program had made.
+    /// The same, of a memfd into which the client's library put pages that the program had made. For people: it
+    /// makes no difference to the RNIC.
     Adopted,
-    /// The client's `/proc/self/mem`: a system call for each access.
+    /// The client's `/proc/self/mem`, open for writing too if any right is to write: a system call for each access,
+    /// and no Atomic Operations. For clients that may (`remote_regions`).
     Remote,
     /// It is memory of this process (embedded mode).
     Local,

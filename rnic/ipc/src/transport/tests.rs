@@ -2,6 +2,8 @@
 
 use std::io::{Read, Seek, Write};
 
+use crate::control::ConnectSpec;
+
 use super::*;
 use crate::control::{PRIVATE_DATA_MAX, Reply, Request, Response};
 use crate::id::{PdId, QpNum};
@@ -20,12 +22,14 @@ fn messages_arrive_whole_and_in_order() {
         Request::DeallocPd { pd: PdId(7) },
         Request::Connect {
             qp: QpNum(3),
-            remote: "198.18.0.1:80".parse().unwrap(),
-            local: None,
-            local_port: 0,
-            transport: crate::control::Transport::Tcp,
-            mpa: Default::default(),
-            private_data: vec![9; PRIVATE_DATA_MAX],
+            spec: ConnectSpec {
+                remote: "198.18.0.1:80".parse().unwrap(),
+                local: None,
+                local_port: 0,
+                transport: crate::control::Transport::Tcp,
+                mpa: Default::default(),
+                private_data: vec![9; PRIVATE_DATA_MAX],
+            },
         },
     ];
     for request in &sent {

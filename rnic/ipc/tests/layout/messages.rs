@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, Event, MarkerUse, MemoryKind,
-    MpaOptions, PeerDepths, QpAttributes, QpState, Refusal, RefusalCode, Reply, Request, Response,
-    RtrModes, StagKind,
+    Access, ClientLimits, ConnectSpec, DeviceInfo, DeviceName, DisconnectReason, Event, ListenSpec,
+    MarkerUse, MemoryKind, MpaOptions, PeerDepths, QpAttributes, QpState, Refusal, RefusalCode,
+    RegionSpec, Reply, Request, Response, RtrModes, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{DaemonOrder, Kind, Order, Page};
@@ -111,22 +111,15 @@ fn requests() -> Vec<Request> {
             pd: PdId(1),
             length: 2,
         },
-        Request::RegisterMemory {
+        Request::RegisterMemory(RegionSpec {
             pd: PdId(1),
             stream: Some(QpNum(5)),
             access: ACCESS,
             base: 2,
             offset: 3,
             length: 4,
-            adopted: true,
-        },
-        Request::RegisterRemote {
-            pd: PdId(1),
-            stream: Some(QpNum(2)),
-            access: Access::LOCAL_WRITE,
-            address: 3,
-            length: 4,
-        },
+            memory: MemoryKind::Adopted,
+        }),
         Request::AllocStag {
             pd: PdId(1),
             kind: StagKind::WindowType2B,
@@ -165,22 +158,24 @@ fn requests() -> Vec<Request> {
             qp: QpNum(1),
             state: QpState::Rts,
         },
-        Request::Listen {
+        Request::Listen(ListenSpec {
             local: SocketAddr::new(V4, 2),
             backlog: 3,
             transport: rnic_ipc::control::Transport::Tcp,
-        },
+        }),
         Request::Unlisten {
             listener: ListenerId(1),
         },
         Request::Connect {
             qp: QpNum(1),
-            remote: SocketAddr::new(V6, 2),
-            local: Some(V4),
-            local_port: 3,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa: MPA,
-            private_data: vec![7, 8],
+            spec: ConnectSpec {
+                remote: SocketAddr::new(V6, 2),
+                local: Some(V4),
+                local_port: 3,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa: MPA,
+                private_data: vec![7, 8],
+            },
         },
         Request::Accept {
             request: ConnRequestId(1),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{Refusal, Transport};
+use rnic_ipc::control::{ListenSpec, Refusal};
 use rnic_ipc::id::{ClientId, ConnRequestId, ListenerId, QpNum};
 
 use super::{Listener, Prm, Request};
@@ -16,20 +16,16 @@ const LISTENER: [(Resource, u64); 1] = [(Resource::Listeners, 1)];
 const REQUEST: [(Resource, u64); 1] = [(Resource::ConnectionRequests, 1)];
 
 impl Prm {
-    /// A new listener at `port`, or at any when that is 0: then [`Self::may_listen_at`] is to be asked
+    /// A new listener at the port of `spec`, or at any when that is 0: then [`Self::may_listen_at`] is to be asked
     /// when the port is known. Whether the address is local and the port free is for the caller to
     /// check.
     ///
     /// # Errors
     ///
     /// `Malformed` for a backlog of 0; `Limit`; `NotPermitted` for a port that is not the user's to listen at.
-    pub fn listen(
-        &mut self,
-        client: ClientId,
-        (transport, port): (Transport, u16),
-        backlog: u32,
-    ) -> Result<ListenGrant, Refusal> {
-        self.check_backlog(backlog)?;
+    pub fn listen(&mut self, client: ClientId, spec: &ListenSpec) -> Result<ListenGrant, Refusal> {
+        let port = spec.local.port();
+        self.check_backlog(spec.backlog)?;
         if port != 0 {
             self.check_port(client, port)?;
         }
@@ -40,7 +36,7 @@ impl Prm {
                 client,
                 Phase::Coming,
                 Listener {
-                    transport,
+                    transport: spec.transport,
                     local: None,
                 },
             )
@@ -49,8 +45,7 @@ impl Prm {
         Ok(ListenGrant {
             client,
             listener: ListenerId(id),
-            transport,
-            backlog,
+            spec: *spec,
         })
     }
 

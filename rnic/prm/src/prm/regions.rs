@@ -4,7 +4,7 @@
 //! the STags of other regions nor old ones say anything about it (RFC 5040 section 8.1.1). Its index
 //! is no place in a table, so it is looked up.
 
-use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode};
+use rnic_ipc::control::{Access, MemoryKind, Refusal, RefusalCode, RegionSpec};
 use rnic_ipc::id::{ClientId, PdId, QpNum};
 use rnic_proto::Stag;
 
@@ -19,49 +19,37 @@ use crate::table::Phase;
 pub const STAGS_MAX: u32 = Stag::INDEX_MAX / 2;
 
 impl Prm {
-    /// A new region of `length` bytes in `pd`, of which the first has the tagged offset `base`; for
-    /// the stream of one queue pair of that domain if there is a `stream`. Whether there is such
-    /// memory is for the caller to check.
+    /// A new region. Whether there is such memory is for the caller to check.
     ///
     /// # Errors
     ///
-    /// `UnknownObject` for the PD or the queue pair; `WrongPd` for the latter; `Malformed` for a length of 0 or tagged offsets that wrap;
-    /// `Limit`; `Host` when the kernel has no random numbers.
+    /// - `UnknownObject` for the PD or the queue pair; `WrongPd` for the latter.
+    /// - `Malformed` for a length of 0, tagged offsets that wrap, or Atomic Operations on memory that is in no memfd.
+    /// - `Limit`.
+    /// - `Host` when the kernel has no random numbers.
     pub fn register_region(
         &mut self,
         client: ClientId,
-        pd: PdId,
-        stream: Option<QpNum>,
-        access: Access,
-        base: u64,
-        length: u64,
+        spec: &RegionSpec,
     ) -> Result<RegionGrant, Refusal> {
-        let memory = MemoryKind::Memfd;
-        self.register(client, (pd, stream), access, (base, length), memory)
-    }
-
-    /// As [`Self::register_region`], of memory that is in no memfd: its address is `base`.
-    ///
-    /// # Errors
-    ///
-    /// As there, and `Malformed` for the right to Atomic Operations.
-    pub fn register_remote_region(
-        &mut self,
-        client: ClientId,
-        pd: PdId,
-        stream: Option<QpNum>,
-        access: Access,
-        base: u64,
-        length: u64,
-    ) -> Result<RegionGrant, Refusal> {
-        if access.contains(Access::REMOTE_ATOMIC) {
+        let RegionSpec { base, length, .. } = *spec;
+        if spec.memory == MemoryKind::Remote && spec.access.contains(Access::REMOTE_ATOMIC) {
             return Err(refusal::malformed(
                 "Atomic Operations on memory outside of a memfd asked: they are done on memfds only"
                     .to_owned(),
             ));
         }
-        let memory = MemoryKind::Remote;
-        self.register(client, (pd, stream), access, (base, length), memory)
+        self.check_pd(client, spec.pd)?;
+        if let Some(qp) = spec.stream {
+            self.check_stream(client, qp, spec.pd)?;
+        }
+        if length == 0 || base.checked_add(length).is_none() {
+            return Err(refusal::malformed(format!(
+                "a region of {length} bytes from tagged offset {base:#x} asked: it must have a \
+                 byte and end below 2^64"
+            )));
+        }
+        self.grant_region(client, spec)
     }
 
     /// Whether [`Self::register_region`] would grant a region of `length` bytes now.
@@ -74,37 +62,6 @@ impl Prm {
         self.check_quota(client, &amounts(length, MemoryKind::Memfd))
     }
 
-    /// Notes that the region that is being made is reached in another way than by a memfd of the
-    /// client's own making. It counts as before.
-    pub fn note_memory(&mut self, grant: &RegionGrant, memory: MemoryKind) {
-        let place = self.stags.get(&grant.stag.index());
-        if let Some(slot) = place.and_then(|place| self.regions.get_mut(*place)) {
-            debug_assert!(memory != MemoryKind::Remote, "those are counted");
-            slot.object.memory = memory;
-        }
-    }
-
-    fn register(
-        &mut self,
-        client: ClientId,
-        (pd, stream): (PdId, Option<QpNum>),
-        access: Access,
-        (base, length): (u64, u64),
-        memory: MemoryKind,
-    ) -> Result<RegionGrant, Refusal> {
-        self.check_pd(client, pd)?;
-        if let Some(qp) = stream {
-            self.check_stream(client, qp, pd)?;
-        }
-        if length == 0 || base.checked_add(length).is_none() {
-            return Err(refusal::malformed(format!(
-                "a region of {length} bytes from tagged offset {base:#x} asked: it must have a \
-                 byte and end below 2^64"
-            )));
-        }
-        self.grant_region(client, (pd, stream), access, (base, length), memory)
-    }
-
     /// A new STag in `pd` for a memory window or a fast registration, which counts as a region. It
     /// has no byte of its own.
     ///
@@ -113,8 +70,11 @@ impl Prm {
     /// `UnknownObject` for the PD; `Limit`; `Host` when the kernel has no random numbers.
     pub fn alloc_stag(&mut self, client: ClientId, pd: PdId) -> Result<RegionGrant, Refusal> {
         self.check_pd(client, pd)?;
-        let memory = MemoryKind::None;
-        self.grant_region(client, (pd, None), Access::default(), (0, 0), memory)
+        let none = RegionSpec {
+            memory: MemoryKind::None,
+            ..RegionSpec::new(pd, Access::default(), 0, 0)
+        };
+        self.grant_region(client, &none)
     }
 
     /// That the queue pair is there, the client's, and of the domain.
@@ -132,12 +92,9 @@ impl Prm {
     fn grant_region(
         &mut self,
         client: ClientId,
-        (pd, stream): (PdId, Option<QpNum>),
-        access: Access,
-        (base, length): (u64, u64),
-        memory: MemoryKind,
+        spec: &RegionSpec,
     ) -> Result<RegionGrant, Refusal> {
-        let amounts = amounts(length, memory);
+        let amounts = amounts(spec.length, spec.memory);
         self.check_quota(client, &amounts)?;
         let stag = self.draw_stag()?;
         let place = self
@@ -147,23 +104,19 @@ impl Prm {
                 Phase::Coming,
                 Region {
                     stag,
-                    pd,
-                    length,
-                    memory,
+                    pd: spec.pd,
+                    length: spec.length,
+                    memory: spec.memory,
                 },
             )
             .ok_or_else(|| refusal::full(Kind::Region, self.limits.device.regions))?;
         self.stags.insert(stag.index(), place);
         self.charge(client, &amounts);
-        self.use_pd(pd);
+        self.use_pd(spec.pd);
         Ok(RegionGrant {
             client,
             stag,
-            pd,
-            stream,
-            access,
-            base,
-            length,
+            spec: *spec,
         })
     }
 

@@ -35,7 +35,7 @@ impl Prm {
                 checked.map(drop)
             }
             Request::CreateQp(attributes) => self.check_qp(client, attributes).map(drop),
-            Request::Listen { backlog, .. } => self.check_backlog(*backlog),
+            Request::Listen(spec) => self.check_backlog(spec.backlog),
             _ => Ok(()),
         }
     }

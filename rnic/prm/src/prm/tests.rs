@@ -11,12 +11,23 @@ mod reconfigure;
 mod shared;
 mod users;
 
-use rnic_ipc::control::{Access, QpAttributes, Refusal, RefusalCode, Transport};
+use rnic_ipc::control::{
+    Access, ListenSpec, MemoryKind, QpAttributes, Refusal, RefusalCode, RegionSpec, Transport,
+};
 use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_proto::Stag;
 
 use super::Prm;
 use crate::{Credentials, Limits};
+
+/// To listen at a port of any local address.
+fn listen_spec(port: u16, backlog: u32) -> ListenSpec {
+    ListenSpec {
+        local: ([198, 18, 0, 1], port).into(),
+        backlog,
+        transport: Transport::Tcp,
+    }
+}
 
 const CREDENTIALS: Credentials = Credentials {
     uid: 1000,
@@ -30,7 +41,10 @@ fn client(prm: &mut Prm) -> ClientId {
 }
 
 fn region(prm: &mut Prm, client: ClientId, pd: PdId, length: u64) -> Result<Stag, Refusal> {
-    let grant = prm.register_region(client, pd, None, Access::default(), 0x1000, length)?;
+    let grant = prm.register_region(
+        client,
+        &RegionSpec::new(pd, Access::default(), 0x1000, length),
+    )?;
     let stag = *grant.stag();
     prm.region_registered(grant);
     Ok(stag)
@@ -72,7 +86,7 @@ fn srq(prm: &mut Prm, client: ClientId, pd: PdId) -> Result<SrqId, Refusal> {
 }
 
 fn listener(prm: &mut Prm, client: ClientId) -> Result<ListenerId, Refusal> {
-    let grant = prm.listen(client, (Transport::Tcp, 7471), 8)?;
+    let grant = prm.listen(client, &listen_spec(7471, 8))?;
     let listener = *grant.listener();
     prm.listening(grant, "198.18.0.1:7471".parse().unwrap());
     Ok(listener)

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{Access, MpaOptions, QpAttributes, QpState, Request};
+use rnic_ipc::control::{
+    Access, ConnectSpec, ListenSpec, MemoryKind, MpaOptions, QpAttributes, QpState, RegionSpec,
+    Request,
+};
 use rnic_ipc::id::{ConnRequestId, CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
 
@@ -154,11 +157,11 @@ impl<'a> Life<'a> {
         let port = self.address.port() + self.chance.below(8) as u16;
         let local = (self.address.ip(), port).into();
         own.ask(
-            &Request::Listen {
+            &Request::Listen(ListenSpec {
                 local,
                 backlog: 4,
                 transport: rnic_ipc::control::Transport::Tcp,
-            },
+            }),
             &[],
         );
         let qp = QpNum(*peer.qps.first()?);
@@ -166,12 +169,14 @@ impl<'a> Life<'a> {
         let private_data = Vec::new();
         let connect = Request::Connect {
             qp,
-            remote: local,
-            local: None,
-            local_port: 0,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa,
-            private_data: private_data.clone(),
+            spec: ConnectSpec {
+                remote: local,
+                local: None,
+                local_port: 0,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa,
+                private_data: private_data.clone(),
+            },
         };
         peer.ask(&connect, &[]);
         let begin = Instant::now();
@@ -219,15 +224,15 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
         if !chance.one_in(8) {
             let _ = memory.populate();
         }
-        let register = Request::RegisterMemory {
+        let register = Request::RegisterMemory(RegionSpec {
             pd,
             stream: None,
             access: Access::ALL,
             base: 0,
             offset: 0,
             length: REGION as u64,
-            adopted: false,
-        };
+            memory: MemoryKind::Memfd,
+        });
         own.ask(&register, &[fd.as_fd()]);
         own.shared.push((fd, Arc::new(memory)));
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 
-use rnic_ipc::control::{Access, Request};
+use rnic_ipc::control::{Access, MemoryKind, RegionSpec, Request};
 use rnic_ipc::id::{PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
 
@@ -31,13 +31,15 @@ pub fn request(chance: &mut Chance, pd: PdId, qp: QpNum) -> Request {
             (start() + from, REGION as u64 - from)
         }
     };
-    Request::RegisterRemote {
+    Request::RegisterMemory(RegionSpec {
         pd,
         stream: chance.one_in(4).then_some(qp),
         access: Access::ALL | Access::REMOTE_ATOMIC.when(chance.one_in(8)),
-        address,
+        base: address,
         length,
-    }
+        offset: 0,
+        memory: MemoryKind::Remote,
+    })
 }
 
 /// Mostly this process's memory, open for reading and writing.

@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
-    Access, DeviceName, MarkerUse, MpaOptions, QpAttributes, QpState, Request, RtrModes, StagKind,
+    Access, ConnectSpec, DeviceName, ListenSpec, MarkerUse, MemoryKind, MpaOptions, QpAttributes,
+    QpState, RegionSpec, Request, RtrModes, StagKind,
 };
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::shm::SharedMemory;
@@ -44,15 +45,18 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
         1 => Request::QueryDevice,
         2 => Request::AllocPd,
         3 => Request::DeallocPd { pd },
-        4 | 5 => Request::RegisterMemory {
+        4 | 5 => Request::RegisterMemory(RegionSpec {
             pd,
             stream: chance.one_in(4).then_some(qp),
             access: Access::from_bits(chance.odd32()),
             base: chance.odd(),
             offset: chance.odd() & !chance.odd(),
             length: chance.odd(),
-            adopted: false,
-        },
+            memory: match chance.one_in(8) {
+                true => MemoryKind::ALL[chance.below(MemoryKind::ALL.len() as u64) as usize],
+                false => MemoryKind::Memfd,
+            },
+        }),
         6 => Request::AllocStag {
             pd,
             kind: stag_kind(chance),
@@ -93,20 +97,22 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             qp,
             state: state(chance),
         },
-        18 => Request::Listen {
+        18 => Request::Listen(ListenSpec {
             local: local(chance, address),
             backlog: chance.odd32(),
             transport: rnic_ipc::control::Transport::Tcp,
-        },
+        }),
         19 => Request::Unlisten { listener },
         20 => Request::Connect {
             qp,
-            remote: local(chance, address),
-            local: None,
-            local_port: chance.odd32() as u16,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa: mpa(chance),
-            private_data: chance.bytes(600),
+            spec: ConnectSpec {
+                remote: local(chance, address),
+                local: None,
+                local_port: chance.odd32() as u16,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa: mpa(chance),
+                private_data: chance.bytes(600),
+            },
         },
         21 => Request::Accept {
             request,
@@ -140,7 +146,9 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
 pub fn ask_any(chance: &mut Chance, own: &mut Objects, address: SocketAddr) -> bool {
     let request = any(chance, own, address);
     let memory = match request {
-        Request::RegisterMemory { .. } if !chance.one_in(5) => {
+        Request::RegisterMemory(RegionSpec { memory, .. })
+            if memory != MemoryKind::Remote && !chance.one_in(5) =>
+        {
             SharedMemory::create("hostile", 1 << (12 + chance.below(8))).ok()
         }
         _ => None,
@@ -159,7 +167,10 @@ pub fn ask_any(chance: &mut Chance, own: &mut Objects, address: SocketAddr) -> b
         Vec::new()
     };
     let remote = match request {
-        Request::RegisterRemote { .. } if !chance.one_in(5) => remote::descriptor(chance),
+        Request::RegisterMemory(RegionSpec {
+            memory: MemoryKind::Remote,
+            ..
+        }) if !chance.one_in(5) => remote::descriptor(chance),
         _ => None,
     };
     let mut fds: Vec<_> = memory.iter().map(|(_, fd)| fd.as_fd()).collect();

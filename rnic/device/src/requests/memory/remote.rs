@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rnic_engine::region::{RegionMemory, RemoteMemory};
-use rnic_ipc::control::{Access, Refusal, RefusalCode};
-use rnic_prm::RegionGrant;
+use rnic_ipc::control::{Access, Refusal, RefusalCode, RegionSpec};
 use rustix::fs::OFlags;
 
 use crate::clients::client::MemoryHandle;
@@ -19,10 +18,9 @@ use crate::refuse;
 const PROC_MAGIC: i64 = 0x9fa0;
 
 pub(super) fn open(
-    grant: &RegionGrant,
-    fds: &[OwnedFd],
+    spec: &RegionSpec,
+    fd: &OwnedFd,
 ) -> Result<(RegionMemory, MemoryHandle), Refusal> {
-    let fd = fds.first().ok_or_else(|| refuse::descriptors(1, 0))?;
     let owned = fd.try_clone();
     let owned = owned.map_err(|error| refuse::host("another descriptor of memory", error))?;
     if !is_memory(&owned) {
@@ -32,12 +30,12 @@ pub(super) fn open(
     }
     let flags = rustix::fs::fcntl_getfl(&owned).unwrap_or(OFlags::WRONLY);
     let mode = flags & OFlags::RWMODE;
-    if mode != OFlags::RDWR && (mode != OFlags::RDONLY || writes(*grant.access())) {
+    if mode != OFlags::RDWR && (mode != OFlags::RDONLY || writes(spec.access)) {
         return Err(bad(
             "the descriptor of /proc/self/mem does not allow what the region is to: open it for reading and writing",
         ));
     }
-    let (start, len) = (*grant.base(), *grant.length());
+    let (start, len) = (spec.base, spec.length);
     for at in [start, start.saturating_add(len - 1)] {
         if rustix::io::pread(&owned, &mut [0; 1], at) != Ok(1) {
             return Err(bad(&format!(

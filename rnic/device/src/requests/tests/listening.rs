@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use rnic_ipc::control::MpaOptions;
+use rnic_ipc::control::{ConnectSpec, ListenSpec, MpaOptions};
 
 use super::*;
 
@@ -59,11 +59,11 @@ fn a_closed_listeners_port_is_free_again() {
         let session = bench.client();
         let reply = ask(
             &session,
-            Request::Listen {
+            Request::Listen(ListenSpec {
                 local: LOCALHOST.parse().unwrap(),
                 backlog: 4,
                 transport: rnic_ipc::control::Transport::Tcp,
-            },
+            }),
         );
         let Ok(Response::Listening { listener, local }) = reply else {
             panic!("{reply:?}")
@@ -95,12 +95,14 @@ fn connect_from(
         session,
         Request::Connect {
             qp,
-            remote: remote.parse().unwrap(),
-            local: local.map(|local| local.parse().unwrap()),
-            local_port,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa: MpaOptions::default(),
-            private_data: Vec::new(),
+            spec: ConnectSpec {
+                remote: remote.parse().unwrap(),
+                local: local.map(|local| local.parse().unwrap()),
+                local_port,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa: MpaOptions::default(),
+                private_data: Vec::new(),
+            },
         },
     )
 }
@@ -173,12 +175,14 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
             &session,
             Request::Connect {
                 qp,
-                remote,
-                local: None,
-                local_port: 0,
-                transport: rnic_ipc::control::Transport::Tcp,
-                mpa,
-                private_data,
+                spec: ConnectSpec {
+                    remote,
+                    local: None,
+                    local_port: 0,
+                    transport: rnic_ipc::control::Transport::Tcp,
+                    mpa,
+                    private_data,
+                },
             },
         ))
     };

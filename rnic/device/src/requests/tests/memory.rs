@@ -9,6 +9,28 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::*;
 
+/// All of this process's memory as a region.
+fn local(pd: PdId, access: Access, memory: &SharedMemory) -> RegionSpec {
+    let base = memory.as_ptr().addr() as u64;
+    RegionSpec::new(pd, access, base, memory.len() as u64)
+}
+
+#[test]
+fn a_client_registers_only_memory_that_it_can_pass() {
+    let bench = Bench::new(Runtime::Caller);
+    let session = bench.client();
+    let pd = pd(&session);
+    for memory in [MemoryKind::None, MemoryKind::Local] {
+        let spec = RegionSpec {
+            memory,
+            ..RegionSpec::new(pd, Access::READ_WRITE, 0, 8192)
+        };
+        let (reply, _) = session.request(Request::RegisterMemory(spec), vec![memfd(8192)]);
+        assert_eq!(refused(reply), RefusalCode::Malformed, "{memory:?}");
+    }
+    assert_eq!(bench.level("held_regions"), 0);
+}
+
 #[test]
 fn memory_is_registered_and_revoked() {
     for bench in both() {
@@ -89,7 +111,7 @@ fn memory_is_registered_for_a_stream_that_there_is() {
         let qp = qp(&session, pd, cq);
         let asked = |pd, num| {
             let mut request = register(pd, 8192);
-            if let Request::RegisterMemory { stream, .. } = &mut request {
+            if let Request::RegisterMemory(RegionSpec { stream, .. }) = &mut request {
                 *stream = Some(num);
             }
             session.request(request, vec![memfd(8192)]).0
@@ -220,7 +242,7 @@ fn memory_of_this_process_is_held_until_it_is_deregistered() {
         let session = bench.client();
         let pd = pd(&session);
         let memory = own(8192);
-        let reply = session.register_local(pd, None, Access::ALL, memory.clone());
+        let reply = session.register_local(local(pd, Access::ALL, &memory), memory.clone());
         let Ok(Response::Region { stag }) = reply else {
             panic!("{reply:?}");
         };
@@ -243,7 +265,7 @@ fn a_client_that_ends_lets_memory_of_this_process_go() {
         let memories = [&ending, &staying].map(|session| {
             let memory = own(8192);
             let (pd, access) = (pd(session), Access::LOCAL_WRITE);
-            let reply = session.register_local(pd, None, access, memory.clone());
+            let reply = session.register_local(local(pd, access, &memory), memory.clone());
             assert!(reply.is_ok(), "{reply:?}");
             memory
         });
@@ -266,7 +288,7 @@ fn memory_of_this_process_is_registered_by_the_same_rules_as_any() {
     let (us, them) = (bench.client(), bench.client());
     let (ours, theirs) = (pd(&us), pd(&them));
     let ask_for = |session: &ClientSession, pd, memory: &Arc<SharedMemory>| {
-        session.register_local(pd, None, Access::LOCAL_WRITE, memory.clone())
+        session.register_local(local(pd, Access::LOCAL_WRITE, memory), memory.clone())
     };
     let memory = own(8192);
     let stranger = ask_for(&bench.stranger(), ours, &memory);

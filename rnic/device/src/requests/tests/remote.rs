@@ -4,6 +4,8 @@ use std::fs::File;
 
 use rnic_prm::Quota;
 
+use rnic_ipc::control::{MemoryKind, RegionSpec};
+
 use super::*;
 
 const LEN: u64 = 8192;
@@ -27,13 +29,15 @@ fn open(path: impl AsRef<std::path::Path>) -> OwnedFd {
 }
 
 fn remote(pd: PdId, access: Access, address: u64) -> Request {
-    Request::RegisterRemote {
+    Request::RegisterMemory(RegionSpec {
         pd,
         stream: None,
         access,
-        address,
+        base: address,
         length: LEN,
-    }
+        offset: 0,
+        memory: MemoryKind::Remote,
+    })
 }
 
 fn address(bytes: &[u8]) -> u64 {

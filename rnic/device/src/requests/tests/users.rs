@@ -2,6 +2,8 @@
 
 use rnic_prm::{Quota, Resource, UserLimits, Users};
 
+use rnic_ipc::control::ConnectSpec;
+
 use super::*;
 
 const THEM: Credentials = Credentials {
@@ -93,12 +95,14 @@ fn ports_and_connections_are_bounded_by_user() {
         let qp = qp(session, pd(session), cq(session));
         let request = Request::Connect {
             qp,
-            remote: "198.18.7.2:7471".parse().unwrap(),
-            local: None,
-            local_port: 0,
-            transport: rnic_ipc::control::Transport::Tcp,
-            mpa: rnic_ipc::control::MpaOptions::default(),
-            private_data: Vec::new(),
+            spec: ConnectSpec {
+                remote: "198.18.7.2:7471".parse().unwrap(),
+                local: None,
+                local_port: 0,
+                transport: rnic_ipc::control::Transport::Tcp,
+                mpa: rnic_ipc::control::MpaOptions::default(),
+                private_data: Vec::new(),
+            },
         };
         refused(ask(session, request))
     };

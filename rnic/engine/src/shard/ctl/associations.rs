@@ -5,7 +5,9 @@
 //! last session on it (RFC 5041 section 3). A session may come too late for one that its peer shuts down in that moment,
 //! or to a peer that takes only one: then it [begins again](Ctl::begin_again) on an association of its own.
 
-use rnic_ipc::control::{DisconnectReason, Event as ClientEvent, MarkerUse, RtrModes, Transport};
+use rnic_ipc::control::{
+    ConnectSpec, DisconnectReason, Event as ClientEvent, MarkerUse, RtrModes, Transport,
+};
 use rnic_ipc::id::{ClientId, QpNum};
 use rnic_net::{Path, PeerRules};
 use rnic_proto::sctp::{ControlChunk, Session, SessionOptions};
@@ -16,7 +18,6 @@ use userspace_sctp::{AbortCause, Agreed, AssocId, ConnectError, Event, Failure, 
 use crate::command::CommandError;
 use crate::conn::{Asking, Conn, Phase};
 use crate::shard::ctl::Ctl;
-use crate::shard::ctl::connect::Wanted;
 use crate::shard::ctl::control::invalid;
 use crate::shard::ctl::mpa_options::{depths, indications};
 use crate::shard::ctl::session::is_asking;
@@ -37,15 +38,16 @@ impl Ctl {
         tx: &mut Tx,
         (qp, client): (QpNum, ClientId),
         way: AssociationPath,
-        wanted: Wanted,
+        (spec, peers): (ConnectSpec, PeerRules),
     ) -> Result<Conn, CommandError> {
-        let (session, initiate) = initiate(&wanted)?;
-        let shared = match wanted.may_share {
-            true => dp.association_for(client, &way, &wanted.peers),
+        let (session, initiate) = initiate(&spec)?;
+        let may_share = spec.local_port == 0;
+        let shared = match may_share {
+            true => dp.association_for(client, &way, &peers),
             false => None,
         };
         let Some((assoc, stream)) = shared else {
-            let assoc = self.associate(dp, tx, client, way, wanted.peers)?;
+            let assoc = self.associate(dp, tx, client, way, peers)?;
             let session = dp.add_session(assoc, 0, session, initiate)?;
             return Ok(Conn::session(session.id, way, requesting(qp, dp.now)));
         };
@@ -53,7 +55,7 @@ impl Ctl {
             local: way.0.local,
             session: session.clone(),
             initiate: initiate.clone(),
-            peers: wanted.peers,
+            peers,
         };
         let session = dp.add_session(assoc, stream, session, initiate)?;
         session.again = Some(Box::new(again));
@@ -551,8 +553,8 @@ impl<P: Port> Datapath<P> {
 }
 
 /// The session that a queue pair asks for, and its Initiate.
-fn initiate(wanted: &Wanted) -> Result<(Session, ControlChunk), CommandError> {
-    let mpa = &wanted.mpa;
+fn initiate(spec: &ConnectSpec) -> Result<(Session, ControlChunk), CommandError> {
+    let mpa = &spec.mpa;
     if mpa.markers == MarkerUse::Require {
         return Err(invalid("Markers are MPA's: SCTP has none, and needs none"));
     }
@@ -565,7 +567,7 @@ fn initiate(wanted: &Wanted) -> Result<(Session, ControlChunk), CommandError> {
             false => indications(RtrModes::NONE),
         },
     };
-    Session::initiate(&options, &wanted.private_data).map_err(invalid)
+    Session::initiate(&options, &spec.private_data).map_err(invalid)
 }
 
 fn requesting(qp: QpNum, opened: Instant) -> Phase {

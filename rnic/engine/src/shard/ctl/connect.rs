@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, Transport};
+use rnic_ipc::control::{ConnectSpec, DisconnectReason, Event, MarkerUse, MpaOptions, Transport};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_net::{Path, PeerRules};
 use rnic_proto::mpa::startup::{Initiator, Negotiated, Responder, ResponderOptions};
@@ -20,15 +20,6 @@ use crate::shard::datapath::{Datapath, QpSlot};
 use crate::shard::loopback;
 use crate::shard::tx::Tx;
 
-/// How a queue pair is to be connected.
-pub(in crate::shard) struct Wanted {
-    pub transport: Transport,
-    pub peers: PeerRules,
-    pub may_share: bool,
-    pub mpa: MpaOptions,
-    pub private_data: Vec<u8>,
-}
-
 impl Ctl {
     /// Begins to connect a queue pair; its local address and port.
     pub(in crate::shard) fn connect<P: Port>(
@@ -37,19 +28,19 @@ impl Ctl {
         tx: &mut Tx,
         num: QpNum,
         way: (FourTuple, Path, usize),
-        wanted: Wanted,
+        (spec, peers): (ConnectSpec, PeerRules),
     ) -> Result<SocketAddr, CommandError> {
         let (tuple, path, port) = way;
         dp.check_mtu(&path, port, tuple.remote.addr)?;
-        self.check_host_policy(dp, wanted.transport, (&tuple, port))?;
+        self.check_host_policy(dp, spec.transport, (&tuple, port))?;
         let client = dp.idle_qp(num)?.qp.client();
-        let wanted = Wanted {
-            mpa: loopback::mpa_over(port, &wanted.mpa),
-            ..wanted
+        let spec = ConnectSpec {
+            mpa: loopback::mpa_over(port, &spec.mpa),
+            ..spec
         };
-        let conn = match wanted.transport {
-            Transport::Tcp => dp.open(num, way, &wanted.mpa, &wanted.private_data)?,
-            Transport::Sctp => self.open_session(dp, tx, (num, client), way, wanted)?,
+        let conn = match spec.transport {
+            Transport::Tcp => dp.open(num, way, &spec.mpa, &spec.private_data)?,
+            Transport::Sctp => self.open_session(dp, tx, (num, client), way, (spec, peers))?,
         };
         let slot = dp.qp(num)?;
         slot.qp.begin_connecting().map_err(wrong_state)?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic_ipc::control::{DisconnectReason, QpAttributes, Transport};
+use rnic_ipc::control::{DisconnectReason, ListenSpec, QpAttributes, RegionSpec};
 use rnic_ipc::id::{ClientId, ListenerId, QpNum};
 use rnic_ipc::ring::WorkQueueConsumer;
 use rnic_net::{PeerRules, ReassemblyCounters};
@@ -15,7 +15,6 @@ use crate::conn::Phase;
 use crate::qp::Qp;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
-use crate::shard::ctl::connect::Wanted;
 use crate::shard::ctl::move_qp::{check_new_qp, enter_qp};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
@@ -57,14 +56,14 @@ impl Ctl {
             }
             Command::AddRegion {
                 stag,
-                pd,
-                stream,
-                access,
-                base,
+                spec,
                 memory,
                 word,
             } => {
-                let base = TaggedOffset(base);
+                let RegionSpec {
+                    pd, stream, access, ..
+                } = spec;
+                let base = TaggedOffset(spec.base);
                 let stags = &mut dp.tables.stags;
                 let added = match stream {
                     None => stags.add(stag, pd, access, base, memory),
@@ -152,13 +151,9 @@ impl Ctl {
             Command::Listen {
                 client,
                 listener,
-                transport,
-                local,
-                backlog,
+                spec,
                 peers,
-            } => {
-                self.listen(dp, client, (listener, transport, local, peers), backlog)?;
-            }
+            } => self.listen(dp, (client, listener), spec, peers)?,
             Command::SetIpsecPolicies(policies) => self.set_ipsec_policies(dp, tx, policies),
             Command::SetRejectedPaths(rejected) => {
                 let more = self.set_rejected_paths(dp, tx, rejected);
@@ -168,27 +163,16 @@ impl Ctl {
             Command::Unlisten { listener } => self.unlisten(dp, tx, listener)?,
             Command::Connect {
                 qp,
-                transport,
+                spec,
                 local,
-                remote,
                 path,
                 internal_link,
                 peers,
-                may_share,
-                mpa,
-                private_data,
             } => {
-                let tuple = FourTuple::new(local, remote);
+                let tuple = FourTuple::new(local, spec.remote);
                 let port = dp.first_port(&path, internal_link)?;
                 let way = (tuple, path, port);
-                let wanted = Wanted {
-                    transport,
-                    peers,
-                    may_share,
-                    mpa,
-                    private_data,
-                };
-                let local = self.connect(dp, tx, qp, way, wanted)?;
+                let local = self.connect(dp, tx, qp, way, (spec, peers))?;
                 return Ok(Answer::Connecting { local });
             }
             Command::Accept {
@@ -298,9 +282,9 @@ impl Ctl {
     fn listen<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
-        client: ClientId,
-        (listener, transport, local, peers): (ListenerId, Transport, SocketAddr, PeerRules),
-        backlog: u32,
+        (client, listener): (ClientId, ListenerId),
+        spec: ListenSpec,
+        peers: PeerRules,
     ) -> Result<(), CommandError> {
         limit(
             "listeners",
@@ -308,8 +292,9 @@ impl Ctl {
             dp.config.limits.listeners,
         )?;
         // Without the scope and flow label that an IPv6 address may come with.
-        let local = SocketAddr::from(Endpoint::from(local));
-        let backlog = (backlog.max(1) as usize).min(dp.config.limits.connections);
+        let local = SocketAddr::from(Endpoint::from(spec.local));
+        let transport = spec.transport;
+        let backlog = (spec.backlog.max(1) as usize).min(dp.config.limits.connections);
         dp.llp_listen(transport, local, backlog)?;
         self.listening.insert((transport, local), listener);
         self.listeners.insert(

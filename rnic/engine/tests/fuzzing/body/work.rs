@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
-use rnic_ipc::control::{Event, MpaOptions, QpAttributes, QpState, Transport};
+use rnic_ipc::control::{ConnectSpec, Event, MpaOptions, QpAttributes, QpState, Transport};
 use rnic_ipc::id::{CqId, QpNum, SrqId};
 use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{
@@ -90,15 +90,18 @@ impl Work {
     pub fn connect(&mut self, local: SocketAddr, remote: SocketAddr, path: Path, mpa: MpaOptions) {
         let connect = Command::Connect {
             qp: self.qp,
-            transport: Transport::Sctp,
+            spec: ConnectSpec {
+                remote,
+                local: Some(local.ip()),
+                local_port: local.port(),
+                transport: Transport::Sctp,
+                mpa,
+                private_data: Vec::new(),
+            },
             local,
-            remote,
             path,
             internal_link: None,
             peers: PeerRules::default(),
-            may_share: false,
-            mpa,
-            private_data: Vec::new(),
         };
         self.node.execute(connect, self.now).unwrap();
     }

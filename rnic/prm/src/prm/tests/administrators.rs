@@ -56,7 +56,13 @@ fn take(prm: &mut Prm, client: ClientId, what: Resource, number: u32) -> Result<
         }
         Resource::RemoteRegions => {
             let pd = pd_of(prm, client);
-            let grant = prm.register_remote_region(client, pd, None, access, 4096, 4096)?;
+            let grant = prm.register_region(
+                client,
+                &RegionSpec {
+                    memory: MemoryKind::Remote,
+                    ..RegionSpec::new(pd, access, 4096, 4096)
+                },
+            )?;
             prm.region_registered(grant);
             Ok(())
         }

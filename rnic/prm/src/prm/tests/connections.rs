@@ -94,7 +94,7 @@ fn requests_outlive_their_listener_and_go_with_their_client() {
 fn a_request_may_come_before_the_listener_is_announced() {
     let mut prm = prm();
     let us = client(&mut prm);
-    let grant = prm.listen(us, (Transport::Tcp, 7471), 1).unwrap();
+    let grant = prm.listen(us, &listen_spec(7471, 1)).unwrap();
     prm.connection_requested(us, *grant.listener(), REQUEST)
         .unwrap();
     prm.listening(grant, "[2001:db8::1]:7471".parse().unwrap());

@@ -1,6 +1,6 @@
 //! RFC 5042 section 6.1: an ordinary user sees nothing of others, an administrator all.
 
-use rnic_ipc::control::{Access, RefusalCode};
+use rnic_ipc::control::{Access, RefusalCode, RegionSpec};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::Scope;
 
@@ -31,7 +31,7 @@ fn furnish(prm: &mut Prm, client: ClientId) {
     let cq = prm.create_cq(client, 16, 1).unwrap();
     prm.cq_created(cq);
     let region = prm
-        .register_region(client, pd, None, Access::LOCAL_WRITE, 0, 4096)
+        .register_region(client, &RegionSpec::new(pd, Access::LOCAL_WRITE, 0, 4096))
         .unwrap();
     prm.region_registered(region);
 }

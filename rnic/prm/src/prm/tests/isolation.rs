@@ -24,10 +24,10 @@ fn another_clients_objects_look_like_none() {
     let nobodys = prm.dealloc_pd(us, PdId(999)).unwrap_err();
     alike(theirs, nobodys, them.pd, 999);
     let theirs = prm
-        .register_region(us, them.pd, None, access, 0, 1)
+        .register_region(us, &RegionSpec::new(them.pd, access, 0, 1))
         .unwrap_err();
     let nobodys = prm
-        .register_region(us, PdId(999), None, access, 0, 1)
+        .register_region(us, &RegionSpec::new(PdId(999), access, 0, 1))
         .unwrap_err();
     alike(theirs, nobodys, them.pd, 999);
     let theirs = prm.deregister_region(us, them.stag.0).unwrap_err();
@@ -147,7 +147,7 @@ fn a_client_that_is_gone_gets_nothing() {
         RefusalCode::UnknownObject
     );
     assert_eq!(
-        refused(prm.listen(us.client, (Transport::Tcp, 7471), 1)),
+        refused(prm.listen(us.client, &listen_spec(7471, 1))),
         RefusalCode::UnknownObject
     );
     assert_eq!(
@@ -167,20 +167,38 @@ fn memory_is_limited_to_a_stream_of_ones_own_only() {
     let us = household(&mut prm);
     let mut asked = |pd, qp| {
         let access = Access::default();
-        prm.register_region(us.client, pd, Some(qp), access, 0, 4096)
+        prm.register_region(
+            us.client,
+            &RegionSpec {
+                stream: Some(qp),
+                ..RegionSpec::new(pd, access, 0, 4096)
+            },
+        )
     };
     let theirs = asked(us.pd, them.qp).unwrap_err();
     let nobodys = asked(us.pd, QpNum(999)).unwrap_err();
     alike(theirs, nobodys, them.qp, 999);
     let grant = asked(us.pd, us.qp).unwrap();
-    assert_eq!(*grant.stream(), Some(us.qp));
+    assert_eq!(grant.spec().stream, Some(us.qp));
     prm.region_registered(grant);
     let pd = prm.alloc_pd(us.client).unwrap();
     let access = Access::default();
-    let elsewhere = prm.register_region(us.client, pd, Some(us.qp), access, 0, 4096);
+    let elsewhere = prm.register_region(
+        us.client,
+        &RegionSpec {
+            stream: Some(us.qp),
+            ..RegionSpec::new(pd, access, 0, 4096)
+        },
+    );
     assert_eq!(refused(elsewhere), RefusalCode::WrongPd);
     let removal = prm.destroy_qp(us.client, us.qp).unwrap();
-    let leaving = prm.register_region(us.client, us.pd, Some(us.qp), access, 0, 4096);
+    let leaving = prm.register_region(
+        us.client,
+        &RegionSpec {
+            stream: Some(us.qp),
+            ..RegionSpec::new(us.pd, access, 0, 4096)
+        },
+    );
     assert_eq!(refused(leaving), RefusalCode::UnknownObject);
     prm.qp_removed(removal);
 }

@@ -84,14 +84,14 @@ fn what_failed_leaves_nothing_behind() {
     let pd = prm.alloc_pd(us).unwrap();
     let cq = cq(&mut prm, us).unwrap();
     let grant = prm
-        .register_region(us, pd, None, Access::default(), 0, 77)
+        .register_region(us, &RegionSpec::new(pd, Access::default(), 0, 77))
         .unwrap();
     prm.region_failed(grant);
     let grant = prm.create_qp(us, attributes(pd, cq, cq)).unwrap();
     prm.qp_failed(grant);
     let grant = prm.create_cq(us, 5, 1).unwrap();
     prm.cq_failed(grant);
-    let grant = prm.listen(us, (Transport::Tcp, 7471), 5).unwrap();
+    let grant = prm.listen(us, &listen_spec(7471, 5)).unwrap();
     prm.listen_failed(grant);
     prm.dealloc_pd(us, pd).unwrap();
     let removal = prm.destroy_cq(us, cq).unwrap();
@@ -149,7 +149,10 @@ fn an_stag_without_memory_counts_as_a_region_of_its_domain() {
     assert_eq!(unknown, RefusalCode::UnknownObject);
     let grant = prm.alloc_stag(us, pd).unwrap();
     let stag = *grant.stag();
-    assert_eq!((*grant.access(), *grant.length()), Default::default());
+    assert_eq!(
+        (grant.spec().access, grant.spec().length),
+        Default::default()
+    );
     prm.region_registered(grant);
     assert_eq!(refused(prm.dealloc_pd(us, pd)), RefusalCode::Busy);
     let unknown = refused(prm.deregister_region(other, stag.0));

@@ -38,10 +38,7 @@ fn each_limit_of_a_client_holds_and_is_named() {
     let (pd, cq_) = (us.pd, us.cq);
     names(prm.alloc_pd(us.client), "protection_domains");
     names(region(&mut prm, us.client, pd, 4097), "registered_bytes");
-    names(
-        prm.listen(us.client, (Transport::Tcp, 7471), 1),
-        "listeners",
-    );
+    names(prm.listen(us.client, &listen_spec(7471, 1)), "listeners");
     names(
         prm.create_qp(us.client, attributes(pd, cq_, cq_)),
         "queue_pairs",
@@ -193,11 +190,11 @@ fn depths_are_checked() {
         RefusalCode::Malformed
     );
     assert_eq!(
-        refused(prm.listen(us.client, (Transport::Tcp, 7471), 0)),
+        refused(prm.listen(us.client, &listen_spec(7471, 0))),
         RefusalCode::Malformed
     );
     assert_eq!(
-        refused(prm.listen(us.client, (Transport::Tcp, 7471), limits.backlog + 1)),
+        refused(prm.listen(us.client, &listen_spec(7471, limits.backlog + 1))),
         RefusalCode::Limit
     );
 }
@@ -208,7 +205,7 @@ fn a_region_has_a_byte_and_does_not_wrap() {
     let us = household(&mut prm);
     let access = Access::default();
     for (base, length) in [(0, 0), (u64::MAX, 1), (u64::MAX - 7, 8), (1, u64::MAX)] {
-        let result = prm.register_region(us.client, us.pd, None, access, base, length);
+        let result = prm.register_region(us.client, &RegionSpec::new(us.pd, access, base, length));
         assert_eq!(
             refused(result),
             RefusalCode::Malformed,
@@ -216,7 +213,7 @@ fn a_region_has_a_byte_and_does_not_wrap() {
         );
     }
     let _grant = prm
-        .register_region(us.client, us.pd, None, access, u64::MAX - 8, 8)
+        .register_region(us.client, &RegionSpec::new(us.pd, access, u64::MAX - 8, 8))
         .unwrap();
 }
 
@@ -346,7 +343,13 @@ fn memory_in_no_memfd_is_for_the_daemon_s_own_user_and_for_whom_it_is_allowed() 
     };
     let register = |prm: &mut Prm, (client, pd)| {
         let access = Access::default();
-        let grant = prm.register_remote_region(client, pd, None, access, 4096, 4096)?;
+        let grant = prm.register_region(
+            client,
+            &RegionSpec {
+                memory: MemoryKind::Remote,
+                ..RegionSpec::new(pd, access, 4096, 4096)
+            },
+        )?;
         prm.region_registered(grant);
         Ok::<(), Refusal>(())
     };

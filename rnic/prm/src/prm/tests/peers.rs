@@ -117,7 +117,7 @@ fn a_connection_to_a_peer_outside_is_refused_by_the_name_of_the_list() {
 fn other_limits_have_other_lists_for_listeners_that_are_there() {
     let mut prm = Prm::new(Limits::default());
     let us = household(&mut prm);
-    let coming = prm.listen(us.client, (Transport::Tcp, 7472), 8).unwrap();
+    let coming = prm.listen(us.client, &listen_spec(7472, 8)).unwrap();
     let live: Vec<_> = prm.live_listeners().collect();
     let [one] = live[..] else {
         panic!("{live:?}");

@@ -139,15 +139,15 @@ fn a_user_listens_at_its_ports_only() {
     });
     let us = client(&mut prm);
     for port in [18515, 18516, 20000] {
-        let grant = prm.listen(us, (Transport::Tcp, port), 1).unwrap();
+        let grant = prm.listen(us, &listen_spec(port, 1)).unwrap();
         prm.listen_failed(grant);
     }
     for port in [1, 18514, 18517, 65535] {
-        let more = prm.listen(us, (Transport::Tcp, port), 1);
+        let more = prm.listen(us, &listen_spec(port, 1));
         names_port(more, &["listen_ports", "18515-18516, 20000", "user 1000"]);
     }
     // The port that the kernel chose.
-    let grant = prm.listen(us, (Transport::Tcp, 0), 1).unwrap();
+    let grant = prm.listen(us, &listen_spec(0, 1)).unwrap();
     names_port(prm.may_listen_at(&grant, 40000), &["listen_ports", "40000"]);
     prm.may_listen_at(&grant, 18515).unwrap();
     prm.listen_failed(grant);
@@ -174,10 +174,10 @@ fn the_superusers_ports_are_the_superusers() {
     let mut prm = prm();
     let us = client(&mut prm);
     names_port(
-        prm.listen(us, (Transport::Tcp, 1023), 1),
+        prm.listen(us, &listen_spec(1023, 1)),
         &["listen_ports", "below 1024"],
     );
-    let _grant = prm.listen(us, (Transport::Tcp, 1024), 1).unwrap();
+    let _grant = prm.listen(us, &listen_spec(1024, 1)).unwrap();
     let root = Credentials {
         uid: 0,
         gid: 0,
@@ -185,7 +185,7 @@ fn the_superusers_ports_are_the_superusers() {
         superuser: true,
     };
     let root = *prm.add_client(root).unwrap().client();
-    let _grant = prm.listen(root, (Transport::Tcp, 22), 1).unwrap();
+    let _grant = prm.listen(root, &listen_spec(22, 1)).unwrap();
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn every_refusal_for_a_limit_is_counted_once() {
         refused(prm.create_qp(us.client, attributes));
     }
     refused(prm.create_cq(us.client, limits.cq_depth + 1, 1));
-    refused(prm.listen(us.client, (Transport::Tcp, 7472), limits.backlog + 1));
+    refused(prm.listen(us.client, &listen_spec(7472, limits.backlog + 1)));
     // These are faults, and no limit's.
     refused(prm.create_cq(us.client, 0, 1));
     refused(prm.alloc_pd(ClientId(999)));
@@ -309,7 +309,7 @@ fn a_new_client_counts_for_ten_requests() {
 fn who_was_given_no_ports_has_those_that_the_host_keeps_for_nobody() {
     let mut prm = of_user(UserLimits::default());
     let us = client(&mut prm);
-    let listen = |prm: &mut Prm, port| prm.listen(us, (Transport::Tcp, port), 1);
+    let listen = |prm: &mut Prm, port| prm.listen(us, &listen_spec(port, 1));
     let words = ["port 1023", "below 1024", "ip_unprivileged_port_start"];
     names_port(listen(&mut prm, 1023), &words);
     let _ = listen(&mut prm, 1024).unwrap();
@@ -325,5 +325,5 @@ fn who_was_given_no_ports_has_those_that_the_host_keeps_for_nobody() {
     });
     let us = client(&mut prm);
     prm.set_unprivileged_port_start(2000);
-    let _ = prm.listen(us, (Transport::Tcp, 80), 1).unwrap();
+    let _ = prm.listen(us, &listen_spec(80, 1)).unwrap();
 }
