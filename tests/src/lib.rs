@@ -18,6 +18,7 @@ pub mod huge_pages;
 pub mod interop;
 pub mod kernel_comparison;
 pub mod kernels;
+pub mod kills;
 pub mod lab;
 pub mod linksim;
 pub mod pair;

@@ -3,16 +3,15 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rnic::{
     ConnectOptions, Context, DeviceName, DisconnectReason, Error, Listener, RefusalCode, WcStatus,
     WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::footprint::Footprint;
-use rnic_tests::lab::{Command, FORKS, Family, Host, Lab, LinkOptions};
-use rnic_tests::pattern::Pattern;
+use rnic_tests::kills::{Ground, Held, Kills};
+use rnic_tests::lab::{Command, FORKS, Family, Host, Lab, LinkOptions, Process};
 use rnic_tests::tool;
 use rnic_tests::tshark::Dissection;
 use rnic_tests::verbs::{Endpoint, FULL_ACCESS, connect};
@@ -20,11 +19,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 const PORT: u16 = 18540;
 const BYTES: usize = 1 << 20;
-/// Without `RNIC_TEST_KILLS`.
-const KILLS: u64 = 20;
-/// The latest moment of a transfer at which one side is killed.
-const OLDEST: Duration = Duration::from_millis(300);
-/// How soon the other side must know, and everything be as it was.
+/// How soon the other side must know.
 const SOON: Duration = Duration::from_secs(90);
 
 /// A daemon with two interfaces. Dropped in this order.
@@ -98,6 +93,28 @@ impl Joined {
     }
 }
 
+/// The first device has the clients, the second the server.
+impl Ground for Joined {
+    fn server(&self) -> Process {
+        tool::server(&self.daemon, "rnic-perf", self.at(1, Family::V4, PORT), &[])
+    }
+
+    fn client(&self, operation: &str, length: [&str; 2]) -> Command {
+        let more = ["--op", operation, "--size", "300000", "--depth", "4"];
+        let at = self.at(1, Family::V4, PORT);
+        Joined::client(self, "rnic-perf", 1, at, &more).args(length)
+    }
+
+    fn held(&self) -> Held {
+        let frames = [0, 1].map(|device| self.counter(device, "frames_free"));
+        Held::of(&[&self.daemon], frames.to_vec())
+    }
+
+    fn assert_alive(&mut self) {
+        self.daemon.assert_alive();
+    }
+}
+
 /// The first interface's AF_XDP socket is port 0, its internal link port 1.
 #[track_caller]
 fn assert_nothing_left_the_interfaces(joined: &Joined) {
@@ -138,12 +155,12 @@ fn a_client_of_one_interface_reaches_the_addresses_of_another_of_its_daemon() {
                     "--size",
                     "300000",
                     "--iterations",
-                    "100",
+                    "25",
                     "--verify",
                 ];
                 let done = joined.client("rnic-perf", to, at, &more).run().success();
                 let bytes = tool::report(&done)["verified_bytes"].as_u64();
-                assert_eq!(bytes, Some(300_000 * 100), "{op}");
+                assert_eq!(bytes, Some(300_000 * 25), "{op}");
             }
         }
         assert_nothing_left_the_interfaces(&joined);
@@ -188,62 +205,12 @@ fn shards_that_sleep_wake_each_other() {
 #[test]
 fn either_side_that_is_killed_ends_the_other_and_leaves_nothing_behind() {
     let mut joined = Joined::new("joined-killed", &[]);
-    let at = joined.at(1, Family::V4, PORT);
-    let client = |joined: &Joined, op: &str, length: [&str; 2]| {
-        let more = ["--op", op, "--size", "300000", "--depth", "4"];
-        joined.client("rnic-perf", 1, at, &more).args(length)
+    let kills = Kills {
+        count: 20,
+        latest: Duration::from_millis(300),
+        servers_too: true,
     };
-    let frames = |joined: &Joined| [0, 1].map(|device| joined.counter(device, "frames_free"));
-    let mut server = tool::server(&joined.daemon, "rnic-perf", at, &[]);
-    for op in ["write", "send", "read"] {
-        let mut first = client(&joined, op, ["--duration", "3600"]).spawn();
-        std::thread::sleep(Duration::from_millis(500));
-        first.kill();
-    }
-    std::thread::sleep(Duration::from_millis(1000));
-    let frames_before = frames(&joined);
-    let before = Footprint::of(&joined.daemon);
-
-    let seed = std::process::id().into();
-    let kills =
-        std::env::var("RNIC_TEST_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
-    println!("{kills} kills, seed {seed}");
-    let mut random = Pattern::new(seed);
-    for kill in 0..kills {
-        let op = ["write", "send", "read"][(random.next_u64() % 3) as usize];
-        let age = random.next_u64() % OLDEST.as_micros() as u64;
-        let mut victim = client(&joined, op, ["--duration", "3600"]).spawn();
-        std::thread::sleep(Duration::from_micros(age));
-        if kill % 2 == 0 {
-            victim.kill();
-        } else {
-            server.kill();
-            let told = victim.finish(SOON).failure();
-            assert!(!told.is_empty(), "the client says nothing of why it ends");
-            server = tool::server(&joined.daemon, "rnic-perf", at, &[]);
-        }
-        joined.daemon.assert_alive();
-    }
-    let deadline = Instant::now() + SOON;
-    loop {
-        let after = Footprint::of(&joined.daemon);
-        let now = frames(&joined);
-        let free = now
-            .iter()
-            .zip(&frames_before)
-            .all(|(now, then)| now >= then);
-        if after.is_back_at(&before) && free {
-            break;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "before: {before:#?}, {frames_before:?} frames free\nafter: {after:#?}, {now:?} free"
-        );
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    let _ = client(&joined, "write", ["--iterations", "20"])
-        .run()
-        .success();
+    kills.leave_nothing_behind(&mut joined);
     assert_nothing_left_the_interfaces(&joined);
 }
 

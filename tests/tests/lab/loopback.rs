@@ -7,27 +7,22 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rnic::{Context, Device, DeviceConfig, Runtime, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::footprint::Footprint;
+use rnic_tests::kills::{Ground, Held, Kills};
 use rnic_tests::lab::{Command, Family, Lab, LinkOptions, Namespace, Process};
-use rnic_tests::pattern::Pattern;
 use rnic_tests::tshark::Dissection;
 use rnic_tests::user::run_as;
 use rnic_tests::verbs::{Endpoint, connect};
-use rnic_tests::{binary, tool, wait};
+use rnic_tests::{binary, tool};
 
 const PORT: u16 = 18515;
 /// A user that no host has.
 const USER: u32 = 64_716;
 const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
-/// Without `RNIC_TEST_KILLS`.
-const KILLS: u64 = 20;
-/// The latest moment of a transfer at which one side is killed.
-const OLDEST: Duration = Duration::from_millis(300);
-/// How soon the other side must know, and everything be as it was.
+/// How soon the other side must know.
 const SOON: Duration = Duration::from_secs(90);
 
 fn at(address: &str) -> SocketAddr {
@@ -264,63 +259,41 @@ fn tshark_dissects_what_a_capture_of_the_loopback_holds() {
 fn either_side_of_a_loopback_that_is_killed_ends_the_other_and_leaves_nothing_behind() {
     let mut lab = Lab::new("loopback-killed");
     let nobody = Nobody::new(&mut lab);
-    let mut daemon = nobody.daemon(&[]);
-    let to = at("127.0.0.1");
-    let client = |op: &str, length: [&str; 2]| {
-        let more = ["--op", op, "--size", "300000", "--depth", "4"];
-        nobody.client("rnic-perf", to, &more).args(length)
+    let daemon = nobody.daemon(&[]);
+    let kills = Kills {
+        count: 20,
+        latest: Duration::from_millis(300),
+        servers_too: true,
     };
-    let mut server = nobody.server("rnic-perf", to);
-    for op in ["write", "send", "read"] {
-        let mut first = client(op, ["--duration", "3600"]).spawn();
-        std::thread::sleep(Duration::from_millis(500));
-        first.kill();
-    }
-    wait::until("the daemon has let go of all who were killed", SOON, || {
-        (run_as(USER, || daemon.live_connections()) == 0).then_some(())
-    });
-    std::thread::sleep(Duration::from_millis(1000));
-    let frames_before = run_as(USER, || daemon.counter("frames_free"));
-    let before = run_as(USER, || Footprint::of(&daemon));
-
-    let (seed, kills) = (std::process::id().into(), kills());
-    println!("{kills} kills, seed {seed}");
-    let mut random = Pattern::new(seed);
-    for kill in 0..kills {
-        let op = ["write", "send", "read"][(random.next_u64() % 3) as usize];
-        let age = random.next_u64() % OLDEST.as_micros() as u64;
-        let mut victim = client(op, ["--duration", "3600"]).spawn();
-        std::thread::sleep(Duration::from_micros(age));
-        if kill % 2 == 0 {
-            victim.kill();
-        } else {
-            server.kill();
-            let told = victim.finish(SOON).failure();
-            assert!(!told.is_empty(), "the client says nothing of why it ends");
-            server = nobody.server("rnic-perf", to);
-        }
-        daemon.assert_alive();
-    }
-    let deadline = Instant::now() + SOON;
-    loop {
-        let after = run_as(USER, || Footprint::of(&daemon));
-        let frames = run_as(USER, || daemon.counter("frames_free"));
-        if after.is_back_at(&before) && frames >= frames_before {
-            break;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "before: {before:#?}, {frames_before} frames free\nafter: {after:#?}, {frames} free"
-        );
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    let _ = client("write", ["--iterations", "20"]).run().success();
+    kills.leave_nothing_behind(&mut Served { nobody, daemon });
 }
 
-fn kills() -> u64 {
-    match std::env::var("RNIC_TEST_KILLS") {
-        Ok(number) => number.parse().expect("a number"),
-        Err(_) => KILLS,
+/// A user and the daemon that this user runs.
+struct Served {
+    nobody: Nobody,
+    daemon: Daemon,
+}
+
+impl Ground for Served {
+    fn server(&self) -> Process {
+        self.nobody.server("rnic-perf", at(LOOPBACK[0]))
+    }
+
+    fn client(&self, operation: &str, length: [&str; 2]) -> Command {
+        let more = ["--op", operation, "--size", "300000", "--depth", "4"];
+        let client = self.nobody.client("rnic-perf", at(LOOPBACK[0]), &more);
+        client.args(length)
+    }
+
+    fn held(&self) -> Held {
+        let daemon = &self.daemon;
+        run_as(USER, || {
+            Held::of(&[daemon], vec![daemon.counter("frames_free")])
+        })
+    }
+
+    fn assert_alive(&mut self) {
+        self.daemon.assert_alive();
     }
 }
 
