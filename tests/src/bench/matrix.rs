@@ -128,18 +128,29 @@ pub fn smoke() -> Vec<Case> {
             RnicRun::bandwidth(Operation::Write, KIBI_64, rnic_source),
         )
     };
-    let mut all = Vec::from(Load::ALL.map(|load| raw(place, load)));
+    let [_, ping_over_sctp] = sctp(place);
+    let mut all = vec![
+        raw(place, Load::Nothing),
+        Case::new(place, kernel(false)),
+        Case::new(place, Work::RawPing(RawPing::AS_WRITE)),
+        ping(place, Operation::Write, DAEMON),
+        ping_over_sctp,
+        Case::new(place, Work::KernelPing),
+        many(16, DAEMON),
+        perftest(PerftestRun::ALL[0]),
+        raw(inline(JUMBO), Load::Nothing),
+        rdma(
+            Place::loopback(),
+            RnicRun::bandwidth(Operation::Write, KIBI_64, DAEMON),
+        ),
+        ping(
+            Place::loopback(),
+            Operation::Write,
+            RnicSource::Daemon(Polling::Spin),
+        ),
+    ];
     all.extend(RnicSource::BOTH.map(write));
-    all.push(Case::new(place, kernel(false)));
-    all.extend(pings(place));
-    all.extend(sctp(place));
-    all.extend(RnicSource::BOTH.map(|rnic_source| many(16, rnic_source)));
-    all.extend(PerftestRun::ALL.map(perftest));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
-    all.push(raw(inline(JUMBO), Load::Nothing));
-    let large = RnicRun::bandwidth(Operation::Write, KIBI_64, RnicSource::Embedded);
-    all.push(rdma(inline(JUMBO), large));
-    all.extend(loopback());
     all
 }
 

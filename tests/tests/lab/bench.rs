@@ -8,17 +8,15 @@ use rnic_tests::lab::Lab;
 use serde_json::Value;
 
 /// What each case must have measured.
-const FIGURES: [(&str, &[&str]); 24] = [
+const FIGURES: [(&str, &[&str]); 13] = [
     (
         "raw@1500-inline",
         &["gbit_per_second", "messages_per_second"],
     ),
-    ("raw-verified@1500-inline", &["gbit_per_second"]),
     (
         "write-64k-embedded@1500-inline",
         &["gbit_per_second", "messages_per_second"],
     ),
-    ("write-1M-sctp-embedded@1500-inline", &["gbit_per_second"]),
     (
         "write-64-ping-sctp-embedded@1500-inline",
         &["p50_us", "p99_us"],
@@ -29,31 +27,19 @@ const FIGURES: [(&str, &[&str]); 24] = [
     ),
     ("kernel-plain@1500-inline", &["gbit_per_second"]),
     ("raw-ping@1500-inline", &["p50_us", "p99_us"]),
-    ("write-64-ping-embedded@1500-inline", &["p50_us", "p99_us"]),
     ("write-64-ping-daemon@1500-inline", &["p50_us", "p99_us"]),
     ("kernel-ping@1500-inline", &["p50_us", "p99_us"]),
     (
         "write-qps-16-daemon@1500-inline",
         &["gbit_per_second", "gbit_per_second_alone"],
     ),
-    (
-        "write-qps-16-embedded@1500-inline",
-        &["gbit_per_second", "gbit_per_second_alone"],
-    ),
     ("raw@9000-inline", &["gbit_per_second"]),
-    ("write-64k-embedded@9000-inline", &["gbit_per_second"]),
     (
         "write-1M-markers-embedded@1500-inline-loss-1",
         &["gbit_per_second"],
     ),
-    ("loopback-write-1M-daemon", &["gbit_per_second"]),
     ("loopback-write-64k-daemon", &["gbit_per_second"]),
-    ("loopback-write-64-daemon", &["messages_per_second"]),
-    ("loopback-kernel-tso", &["gbit_per_second"]),
-    ("loopback-write-64-ping-embedded", &["p50_us", "p99_us"]),
-    ("loopback-write-64-ping-daemon", &["p50_us", "p99_us"]),
     ("loopback-write-64-ping-daemon-spin", &["p50_us", "p99_us"]),
-    ("loopback-kernel-ping", &["p50_us", "p99_us"]),
 ];
 
 /// The names that rnic-bench lists with these arguments.

@@ -111,7 +111,7 @@ fn a_flow_lives_through_floods_of_each_kind_and_a_connection_comes_about() {
         ("fragment", Family::V6, "random"),
     ] {
         let flood = Flood { kind, sources };
-        let flow = flow(&pair, family, &["--duration", "2500ms", "--verify"]);
+        let flow = flow(&pair, family, &["--duration", "1500ms", "--verify"]);
         std::thread::sleep(Duration::from_millis(500));
         let before = pair.daemon_b.counters();
         let (begin, to) = (Instant::now(), pair.b.address(family, PORT));

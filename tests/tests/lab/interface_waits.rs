@@ -129,14 +129,19 @@ fn an_interface_that_is_deleted_and_comes_back_is_opened_again_and_others_go_on(
     let peer = Daemon::start(&lab, &steady, &DaemonOptions::default());
     let at = steady.address(Family::V4, PORT);
     let _server = tool::server(&peer, "rnic-perf", at, &[]);
-    let client = tool::client(&daemon, "rnic-perf", at, &["--duration", "25s", "--verify"]);
+    let client = tool::client(
+        &daemon,
+        "rnic-perf",
+        at,
+        &["--duration", "3600", "--verify"],
+    );
     let mut client = client.spawn();
     std::thread::sleep(Duration::from_secs(1));
     let threads = daemon.threads();
 
     let far = &far.namespace;
     let mut held = Vec::new();
-    for round in 0..10_u8 {
+    for round in 0..5_u8 {
         let device = rnic::DeviceName::Interface(FORKS[0].to_owned());
         held.push(rnic::Context::open_device(&socket, &device).expect("it is open"));
         near.namespace.ip(&["link", "set", "dev", FORKS[0], "down"]);
@@ -167,7 +172,12 @@ fn an_interface_that_is_deleted_and_comes_back_is_opened_again_and_others_go_on(
     let _ = tool::client(&daemon, "rnic-ping", at, &["--count", "2"])
         .run()
         .success();
-    let _ = client.finish(Duration::from_secs(60)).success();
+    let before = client.stderr();
+    wait::until("the other interface's connection goes on", LIMIT, || {
+        (client.stderr() != before).then_some(())
+    });
+    assert!(client.running(), "{}", client.stderr());
+    let _ = client.terminate();
     wait::until("no thread is left over", LIMIT, || {
         (daemon.threads() <= threads).then_some(())
     });

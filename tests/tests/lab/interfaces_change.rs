@@ -184,17 +184,17 @@ fn flaps_mtu_changes_deletions_and_reloads_under_load_end_and_leak_nothing_else(
         bench.near.namespace.ip(&[&link, words].concat());
     };
     let pause = |millis| std::thread::sleep(Duration::from_millis(millis));
-    for _ in 0..50 {
+    for _ in 0..20 {
         set(&["down"]);
         pause(50);
         set(&["up"]);
         pause(200);
     }
-    for round in 0..20 {
+    for round in 0..10 {
         set(&["mtu", if round % 2 == 0 { "1400" } else { "1500" }]);
         pause(100);
     }
-    for round in 0..100 {
+    for round in 0..40 {
         write(
             &bench.file,
             &FORKS,
@@ -209,7 +209,7 @@ fn flaps_mtu_changes_deletions_and_reloads_under_load_end_and_leak_nothing_else(
     assert!(shaken.running(), "{}", shaken.stderr());
     let _ = shaken.terminate();
 
-    for round in 0..20 {
+    for round in 0..8 {
         bench
             .near
             .namespace

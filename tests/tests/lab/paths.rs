@@ -101,6 +101,7 @@ fn forged(from: SocketAddr, to: SocketAddr, seq: u32) -> Vec<u8> {
 
 #[test]
 fn a_flood_of_forged_icmp_errors_does_nothing() {
+    const FLOODED: Duration = Duration::from_millis(1500);
     for family in Family::ALL {
         let far = Far::new("flood");
         let at = far.b.address(family, PORT);
@@ -113,7 +114,7 @@ fn a_flood_of_forged_icmp_errors_does_nothing() {
             "--depth",
             "8",
             "--duration",
-            "5",
+            "3",
             "--verify",
         ];
         let client = tool::client(&far.daemon_a, "rnic-perf", at, &more).spawn();
@@ -125,7 +126,7 @@ fn a_flood_of_forged_icmp_errors_does_nothing() {
             };
             let socket = rustix::net::socket(family, SocketType::RAW, Some(protocol)).unwrap();
             let (start, mut sent) = (Instant::now(), 0_u32);
-            while start.elapsed() < Duration::from_secs(3) {
+            while start.elapsed() < FLOODED {
                 // Every port and a different sequence number each time: no guess is right.
                 let to = SocketAddr::new(from.ip(), sent as u16 | 0x8000);
                 let message = forged(at, to, sent.wrapping_mul(0x9e37_79b9));
@@ -148,9 +149,9 @@ fn a_flood_of_forged_icmp_errors_does_nothing() {
         ]
         .map(|name| far.daemon_b.counter(name));
         println!("{family:?}: {sent} sent, {taken} taken, {received} read, {errors} errors");
-        assert!(sent > 10_000, "the flood was a trickle of {sent}");
+        assert!(sent > 5000, "the flood was a trickle of {sent}");
         // 16 every 5 ms, and the kernel drops what a full queue has no room for.
-        assert!(received > 0 && received < 8 * 3200, "{received} of {sent}");
+        assert!(received > 0 && received < 4 * 3200, "{received} of {sent}");
         assert_eq!((errors, ignored, changes), (received, received, 0));
     }
 }
