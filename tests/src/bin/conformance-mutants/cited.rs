@@ -97,16 +97,21 @@ pub enum Outcome {
     },
 }
 
-/// Builds and runs tests of one binary.
-pub fn run(tree: &Tree, folder: &Path, group: &[Cited]) -> Result<Outcome, String> {
+/// Builds and runs tests of one binary. `target` is where the work tree is built, `folder` where its copy is.
+pub fn run(tree: &Tree, target: &Path, folder: &Path, group: &[Cited]) -> Result<Outcome, String> {
     let binary = &group[0].binary;
     let tests: Vec<String> = group.iter().map(|t| format!("test(={})", t.name)).collect();
     let expression = format!("binary_id(={binary}) & ({})", tests.join(" | "));
     let mut command = Command::new("cargo");
     command.args(["nextest", "run", "--profile", "mutants", "--color", "never"]);
     command.args(selection(binary)).args(["-E", &expression]);
-    command.env("CARGO_TARGET_DIR", folder.join("build"));
-    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    // Nothing of these packages takes the place of what the work tree has built, and what is not of the workspace is
+    // built there already.
+    let target = match group[0].is_quick() {
+        true => target.to_path_buf(),
+        false => folder.join("build"),
+    };
+    command.env("CARGO_TARGET_DIR", target);
     command.env("CARGO_INCREMENTAL", "1");
     command.env("CARGO_TERM_PROGRESS_WHEN", "never");
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");

@@ -1,8 +1,8 @@
 //! Breaks the rules of the conformance tables one by one and looks whether the tests that the rows
 //! cite notice: `scripts/conformance-mutants` starts it.
 //!
-//! It works on a copy of the sources below `target/mutants`, with a target directory of its own there,
-//! which stays for the next time. Nothing else is changed.
+//! It works on a copy of the sources below `target/mutants`, which stays for the next time, as what is built of it
+//! does. Nothing else is changed.
 
 #![forbid(unsafe_code)]
 
@@ -175,6 +175,8 @@ fn wanted(cli: &Cli, all: &[Mutant], seed: u64) -> Result<BTreeSet<String>, Stri
 /// Where mutants are made and judged.
 struct Bench<'a> {
     tree: Tree,
+    /// Where the work tree is built.
+    target: PathBuf,
     folder: PathBuf,
     tables: &'a BTreeMap<String, Row>,
     failures: Vec<String>,
@@ -186,6 +188,7 @@ impl<'a> Bench<'a> {
         let folder = root.join("target/mutants");
         Ok(Self {
             tree: Tree::copy(root, &folder.join("tree"))?,
+            target: tree::target_of(root),
             folder,
             tables,
             failures: Vec::new(),
@@ -205,7 +208,7 @@ impl<'a> Bench<'a> {
             cited.len()
         );
         for group in cited::groups(&cited) {
-            match cited::run(&self.tree, &self.folder, &group)? {
+            match cited::run(&self.tree, &self.target, &self.folder, &group)? {
                 Outcome::Ran { failed } if failed.is_empty() => {}
                 other => return Err(format!("without any mutant: {other:?}")),
             }
@@ -257,7 +260,7 @@ impl<'a> Bench<'a> {
             if group.is_empty() {
                 continue;
             }
-            match cited::run(&self.tree, &self.folder, &group)? {
+            match cited::run(&self.tree, &self.target, &self.folder, &group)? {
                 Outcome::Ran { failed } => {
                     for row in &mutant.rows {
                         let of_row = self.cited(std::iter::once(row))?;

@@ -111,6 +111,12 @@ fn touch(path: &Path) -> Result<(), String> {
 }
 
 /// Removes what is not among the sources any more.
+/// Where the work tree is built.
+pub fn target_of(root: &Path) -> PathBuf {
+    let own = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    own.map_or(root.join("target"), |own| root.join(own))
+}
+
 fn remove_others(root: &Path, folder: &Path, names: &BTreeSet<&str>) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in std::fs::read_dir(folder).map_err(told)? {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::run::Binary;
 use super::{Drawn, switch};
-use crate::tree::Tree;
+use crate::tree::{Tree, target_of};
 
 /// Tests that are run together.
 #[derive(Debug, Deserialize)]
@@ -102,10 +102,9 @@ pub struct Builder {
 
 impl Builder {
     pub fn new(tree: Tree, root: &Path, folder: &Path) -> Self {
-        let own = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         Self {
             tree,
-            target: own.map_or(root.join("target"), |own| root.join(own)),
+            target: target_of(root),
             of_programs: folder.join("build"),
         }
     }
