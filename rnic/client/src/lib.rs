@@ -196,7 +196,8 @@ pub use rnic_device::{
 pub use rnic_ipc::capture::{Direction, Filter};
 pub use rnic_ipc::control::{
     Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MemoryKind,
-    MpaOptions, PRIVATE_DATA_MAX, PeerDepths, QpState, Refusal, RefusalCode, RtrModes, Transport,
+    MpaOptions, PRIVATE_DATA_MAX, ParseReceiveWaitError, PeerDepths, QpState, RECEIVE_WAIT_MAX,
+    ReceiveWait, Refusal, RefusalCode, RtrModes, Transport,
 };
 pub use rnic_ipc::find::{DEFAULT_SOCKET, NotFound, SOCKET_NAME, SOCKET_VARIABLE, runtime_socket};
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, PdId, QpNum, SrqId};

@@ -131,6 +131,7 @@ impl QueuePair {
             max_sge: config.max_sge,
             max_inline: config.max_inline,
             signal_all: config.signal_all,
+            receive_wait: config.receive_wait,
         });
         let (num, rings) = context.request_rings(&request, |response, fds| {
             let Response::Qp {

@@ -21,7 +21,7 @@ use rnic_proto::mpa::startup::{Initiator, Responder};
 use userspace_net::{FourTuple, Instant};
 use userspace_tcp::{ConnId, TIMESTAMPS_LEN};
 
-pub(crate) use early::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE, Placed};
+pub(crate) use early::{DDP_HEADER_MAX, DELIVERED, FPDU_MIN, PLACED_AT_ONCE, Placed};
 pub(crate) use flow_owners::{FlowOwners, OwnFlows};
 #[cfg(test)]
 use inbound::OutsideWindow;

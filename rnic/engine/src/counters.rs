@@ -286,6 +286,10 @@ pub struct Levels {
     pub frames_free: usize,
     /// Received frames held by connections.
     pub frames_held: usize,
+    /// Streams that wait for a receive to be posted.
+    pub streams_held: usize,
+    /// Bytes in order that wait with them.
+    pub bytes_held: u64,
     /// Frames that the link has to send.
     pub frames_on_link: usize,
 }
@@ -372,6 +376,8 @@ pub(crate) fn named(
     put("regions", levels.regions as u64);
     put("frames_free", levels.frames_free as u64);
     put("frames_held", levels.frames_held as u64);
+    put("streams_held", levels.streams_held as u64);
+    put("bytes_held", levels.bytes_held);
     put("frames_on_link", levels.frames_on_link as u64);
     put("tcp_backlog_full", tcp.backlog_full);
     put("tcp_cookies_sent", tcp.cookies_sent);

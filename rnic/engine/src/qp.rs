@@ -12,6 +12,7 @@ mod counters;
 mod crc_verified;
 mod early;
 mod elements;
+mod hold;
 mod immediate;
 mod local;
 mod message;
@@ -56,6 +57,8 @@ pub use queue_pool::QueuePool;
 pub use times::{WorkClass, WorkTimes};
 
 pub(crate) use crc_verified::CrcVerified;
+use hold::Hold;
+pub(crate) use hold::{Behind, HoldStep};
 use recv_queue::ReceiveSide;
 pub(crate) use segmenter::TxSegments;
 use send::SendSide;
@@ -119,6 +122,7 @@ pub struct Qp {
     checks: bool,
     send: SendSide,
     receive: ReceiveSide,
+    hold: Hold,
     ending: Ending,
     /// How the client broke its rings, until told.
     fault: Option<RingFault>,
@@ -189,6 +193,7 @@ impl Qp {
             checks: true,
             send: SendSide::new(sq, attributes.sq_depth, attributes.send_places() as usize),
             receive: ReceiveSide::new(rq, id.max_sge),
+            hold: Hold::default(),
             ending: Ending::default(),
             fault: None,
             rings_dead: false,
@@ -282,6 +287,7 @@ impl Qp {
         self.send.markers = negotiated.markers_out;
         self.receive
             .reset(negotiated.markers_in, negotiated.aligned);
+        self.hold.reset();
         let (ird, ord) = (negotiated.ird, negotiated.ord);
         let expect_rtr = if initiator { None } else { negotiated.rtr };
         self.stream = Some(Stream::new(StreamConfig {
@@ -326,8 +332,8 @@ impl Qp {
     }
 
     /// Receives the bytes of the stream, in order. Returns how many were used, always whole FPDUs; the rest
-    /// must be presented again, with more bytes after it. Once the stream has ended, all bytes are used and
-    /// dropped (RFC 5041 section 7.1).
+    /// must be presented again, with more bytes after it. A Send that is [held](hold) is not used, nor what is
+    /// behind it. Once the stream has ended, all bytes are used and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
         self.receive_checked(ctx, pieces, &CrcVerified::NONE)
     }
@@ -340,7 +346,7 @@ impl Qp {
         checked: &CrcVerified,
     ) -> usize {
         let mut verified = checked.alone;
-        let (mut rest, mut skip, mut used) = (pieces, 0, 0);
+        let (mut rest, mut skip, mut used, mut taken_last) = (pieces, 0, 0, 0);
         while self.is_receiving() {
             while let Some((first, behind)) = rest.split_first()
                 && skip >= first.len()
@@ -375,6 +381,12 @@ impl Qp {
             };
             skip += taken;
             used += taken;
+            taken_last = taken;
+        }
+        if self.is_held() {
+            // The last that was taken is the Send that waits.
+            self.receive.at -= taken_last as u64;
+            return used - taken_last;
         }
         Gather::new(pieces).len()
     }
@@ -472,6 +484,7 @@ impl Qp {
         if self.ending.wanted && self.state == QpState::Rts && self.is_drained() {
             self.state = QpState::Closing;
             self.ending.close.get_or_insert(CloseKind::Graceful);
+            self.give_up_held();
         }
         self.ending.close.take()
     }
@@ -530,6 +543,7 @@ impl Qp {
     fn is_receiving(&self) -> bool {
         self.stream.is_some()
             && !self.ending.stopped
+            && !self.hold.is_on()
             && matches!(self.state, QpState::Rts | QpState::Closing)
     }
 

@@ -20,6 +20,7 @@ mod config;
 mod conn_ids;
 mod ctl;
 mod datapath;
+mod holds;
 mod immediate;
 mod llp;
 mod loopback;
@@ -161,6 +162,9 @@ impl<P: Port> Shard<P> {
             // Nothing answers what came, or not yet.
             rested |= self.run_deferred();
         }
+        if !self.dp.holds.is_empty() {
+            worked |= self.rx.run_holds(&mut self.dp, &mut self.tx, &mut self.ctl);
+        }
         worked |= self.produce();
         worked |= self.tx.transmit(&mut self.dp);
         self.to_transmit = self.run_deferred();
@@ -207,7 +211,8 @@ impl<P: Port> Shard<P> {
         let left = self.rx.deferred().is_waiting()
             || self.dp.stack.wants_transmit()
             || self.dp.sctp.stack.wants_transmit()
-            || self.dp.tables.has_notifications();
+            || self.dp.tables.has_notifications()
+            || !self.dp.holds.is_empty();
         if waits || !idle || left {
             return None;
         }
@@ -248,6 +253,7 @@ impl<P: Port> Shard<P> {
             self.dp.stack.next_deadline(),
             self.ctl.deadlines.next(),
             link,
+            self.dp.holds.next_look(self.dp.now),
         ];
         let first = first.into_iter().flatten().min();
         match self.dp.sctp.next_deadline() {

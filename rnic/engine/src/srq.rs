@@ -3,7 +3,8 @@
 //!
 //! A queue pair holds at most one receive of the queue: that of the Send which is arriving. So a peer that
 //! stops in the middle of its Sends, or a queue pair that ends, withholds one receive from the others and no
-//! more. A Send that finds none ends its own stream and no other.
+//! more. A Send that finds none ends its own stream and no other, or waits for the next receive in the order in which
+//! the queue pairs began to wait.
 
 use rnic_ipc::id::{ClientId, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer, WorkRequest};
@@ -30,6 +31,8 @@ struct Srq {
     limit: u32,
     /// It is in the table's list of those to tell of.
     told: bool,
+    /// Queue pairs whose Sends wait for its next receives.
+    waiting: u32,
 }
 
 impl SrqTable {
@@ -59,6 +62,7 @@ impl SrqTable {
             max_sge,
             limit: 0,
             told: false,
+            waiting: 0,
         };
         self.queues.insert(srq.0, queue);
         true
@@ -116,6 +120,27 @@ impl SrqTable {
     pub(crate) fn has_none(&self, srq: SrqId) -> bool {
         let queue = self.queues.get(srq.0);
         queue.is_none_or(|queue| queue.ring.is_empty())
+    }
+
+    /// A Send of one queue pair more waits for the next receive.
+    pub(crate) fn wait(&mut self, srq: SrqId) {
+        if let Some(queue) = self.queues.get_mut(srq.0) {
+            queue.waiting += 1;
+        }
+    }
+
+    /// One less does.
+    pub(crate) fn end_wait(&mut self, srq: SrqId) {
+        if let Some(queue) = self.queues.get_mut(srq.0) {
+            queue.waiting = queue.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Whether Sends wait for the next receive.
+    pub(crate) fn has_waiting(&self, srq: SrqId) -> bool {
+        self.queues
+            .get(srq.0)
+            .is_some_and(|queue| queue.waiting > 0)
     }
 
     /// Whether [`Self::poll_limit`] has something to tell.

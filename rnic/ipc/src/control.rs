@@ -18,6 +18,7 @@ mod connection;
 mod device;
 mod memory;
 mod mpa;
+mod receive_wait;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -26,11 +27,12 @@ pub use connection::{ConnectSpec, ListenSpec};
 pub use device::{ClientLimits, DeviceInfo, DeviceName};
 pub use memory::{Access, MemoryKind, RegionSpec, StagKind};
 pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
+pub use receive_wait::{ParseReceiveWaitError, RECEIVE_WAIT_MAX, ReceiveWait};
 pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 27;
+pub const PROTOCOL_VERSION: u32 = 28;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -385,6 +387,8 @@ pub struct QpAttributes {
     pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,
+    /// How long a Send of the peer waits for a receive; the interface's setting if none is given.
+    pub receive_wait: Option<ReceiveWait>,
 }
 
 impl QpAttributes {

@@ -243,6 +243,8 @@ pub struct QpInfo {
     pub rq_depth: u32,
     /// Its connection's ends, ours first.
     pub connection: Option<(SocketAddr, SocketAddr)>,
+    /// Bytes that wait with a Send for which no receive is posted; none if none waits.
+    pub held: Option<u64>,
 }
 
 /// A completion queue.

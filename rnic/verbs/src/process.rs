@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use rnic::find::variable;
-use rnic::{Context, Daemon, DeviceName, Transport};
+use rnic::{Context, Daemon, DeviceName, ParseReceiveWaitError, ReceiveWait, Transport};
 use rustix::io::Errno;
 
 use crate::device::{Device, name_prefix};
@@ -81,6 +81,19 @@ impl Process {
                 format!("RNIC_TRANSPORT is {wanted:?}; tcp and sctp are known"),
             )),
         }
+    }
+
+    /// How long a Send waits for a receive, for programs that know of no such wait: `RNIC_RECEIVE_WAIT`. `None`: as
+    /// the interface has it.
+    pub(crate) fn receive_wait() -> Outcome<Option<ReceiveWait>> {
+        let wanted = variable("RNIC_RECEIVE_WAIT").unwrap_or_default();
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let wait = wanted.to_string_lossy().parse();
+        wait.map(Some).map_err(|error: ParseReceiveWaitError| {
+            Fail::of(Errno::INVAL, format!("RNIC_RECEIVE_WAIT: {error}"))
+        })
     }
 
     /// The devices that there are now.

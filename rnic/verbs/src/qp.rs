@@ -24,6 +24,7 @@ use crate::device;
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object, zeroable};
 use crate::lock;
 use crate::pd::Pd;
+use crate::process::Process;
 use crate::session::Part;
 use crate::srq::Srq;
 use crate::users::Use;
@@ -81,6 +82,7 @@ impl Qp {
             .max_sge(max_sge)
             .max_inline(cap.max_inline_data)
             .signal_all(init.sq_sig_all != 0)
+            .receive_wait(Process::receive_wait()?)
             // As on adapters that look at the state only when they take the work.
             .early_sends(true);
         let (send, recv) = (send_cq.rnic(), recv_cq.rnic());

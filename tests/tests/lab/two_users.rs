@@ -140,6 +140,7 @@ fn queue_pair(pd: PdId, cq: CqId, srq: Option<SrqId>) -> Request {
         max_sge: 1,
         max_inline: 0,
         signal_all: false,
+        receive_wait: None,
     })
 }
 

@@ -130,7 +130,16 @@ fn columns(kind: Kind) -> &'static [&'static str] {
             "out of order",
         ],
         Kind::QueuePairs => &[
-            "QP", "state", "PD", "send CQ", "recv CQ", "SRQ", "client", "local", "remote",
+            "QP",
+            "state",
+            "PD",
+            "send CQ",
+            "recv CQ",
+            "SRQ",
+            "client",
+            "local",
+            "remote",
+            "held bytes",
         ],
         Kind::CompletionQueues => &["CQ", "entries", "users", "client"],
         Kind::Regions => &[
@@ -207,6 +216,7 @@ fn row(object: &Object, programs: &Programs) -> Vec<String> {
             programs.owner(Some(one.client)),
             maybe(one.connection.map(|(local, _)| local)),
             maybe(one.connection.map(|(_, remote)| remote)),
+            maybe(one.held),
         ],
         Object::CompletionQueue(one) => vec![
             one.cq.to_string(),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic_ipc::control::{MpaOptions, Transport};
+use rnic_ipc::control::{MpaOptions, ReceiveWait, Transport};
 
 use crate::setters::setters;
 
@@ -22,6 +22,9 @@ pub struct QpConfig {
     pub max_inline: u32,
     /// Completions for every send-queue work request, not only the signalled ones.
     pub signal_all: bool,
+    /// How long a Send of the peer for which no receive is posted waits for one; `None`: as long as the interface's
+    /// setting `receive_wait` says. Over SCTP none waits.
+    pub receive_wait: Option<ReceiveWait>,
     /// Sends may be posted before a connection is begun, and wait for it. Without it they are refused
     /// ([`Error::NotConnected`](crate::Error::NotConnected)): most often they are a mistake.
     pub early_sends: bool,
@@ -35,6 +38,7 @@ impl Default for QpConfig {
             max_sge: 4,
             max_inline: 64,
             signal_all: false,
+            receive_wait: None,
             early_sends: false,
         }
     }
@@ -47,6 +51,7 @@ setters! {
         max_sge: u32,
         max_inline: u32,
         signal_all: bool,
+        receive_wait: Option<ReceiveWait>,
         early_sends: bool,
     }
 }

@@ -321,6 +321,7 @@ pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
         max_sge: 2,
         max_inline: 32,
         signal_all: false,
+        receive_wait: None,
         early_sends: true,
     };
     let qp = QueuePair::create(&pd, &cq, &cq, config).unwrap();

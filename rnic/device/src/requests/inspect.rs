@@ -209,6 +209,7 @@ impl ClientSession {
                 sq_depth: attributes.sq_depth,
                 rq_depth,
                 connection: found.connection,
+                held: found.held,
             }))
         };
         Ok(page(listing, show))

@@ -206,6 +206,7 @@ fn attributes(pd: PdId, cq: CqId) -> QpAttributes {
         max_sge: 4,
         max_inline: 0,
         signal_all: false,
+        receive_wait: None,
     }
 }
 

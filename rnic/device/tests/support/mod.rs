@@ -171,6 +171,7 @@ impl<'h> Client<'h> {
             max_sge: 2,
             max_inline: 0,
             signal_all: false,
+            receive_wait: None,
         };
         let (
             Response::Qp {

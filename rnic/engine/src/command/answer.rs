@@ -96,6 +96,8 @@ pub struct QpStatus {
     pub state: QpState,
     /// Its connection's ends, ours first.
     pub connection: Option<(SocketAddr, SocketAddr)>,
+    /// Bytes that wait with a Send for which no receive is posted; none if none waits.
+    pub held: Option<u64>,
 }
 
 /// Why a shard could not do a [`Command`].

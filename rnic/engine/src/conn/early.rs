@@ -5,7 +5,7 @@
 //! share. An FPDU that is placed early takes its bytes of the receive window until it is delivered, and has
 //! at least [`FPDU_MIN`] bytes.
 
-use super::list::{List, Nodes};
+use super::list::{List, NONE, Nodes};
 
 /// FPDUs that one look places at most.
 pub(crate) const PLACED_AT_ONCE: usize = 8;
@@ -28,9 +28,12 @@ pub(crate) struct Placed {
     pub end: u64,
     /// Its DDP Segment's header, and the RDMAP header after it.
     pub header: [u8; DDP_HEADER_MAX],
-    /// Bytes of its ULPDU.
+    /// Bytes of its ULPDU; [`DELIVERED`] when it was delivered too.
     pub ulpdu_len: u16,
 }
+
+/// The ULPDU length of an FPDU that was delivered before its turn. No ULPDU is that short.
+pub(crate) const DELIVERED: u16 = 0;
 
 /// The FPDUs of one connection that were placed early, in the order of the stream.
 #[derive(Debug, Default)]
@@ -75,6 +78,28 @@ impl PlacedList {
     pub(super) fn ends_at(&self, table: &Nodes<Placed>, offset: u64) -> bool {
         let before = self.list.last_that(table, |other| other.end <= offset);
         table.get(before).is_some_and(|placed| placed.end == offset)
+    }
+
+    /// The first that begins at `offset` or behind it.
+    pub(super) fn first_from(&self, table: &Nodes<Placed>, offset: u64) -> Option<Placed> {
+        let before = self.list.last_that(table, |other| other.start < offset);
+        let from = match before {
+            NONE => self.list.first(),
+            before => before,
+        };
+        let mut placed = table.from(from);
+        placed.find(|placed| placed.start >= offset).copied()
+    }
+
+    /// The one that begins at `offset` was delivered too.
+    pub(super) fn delivered(&mut self, table: &mut Nodes<Placed>, offset: u64) {
+        let at = self.list.last_that(table, |other| other.start <= offset);
+        if let Some(placed) = table.get_mut(at)
+            && placed.start == offset
+        {
+            placed.ulpdu_len = DELIVERED;
+        }
+        self.find_first(table);
     }
 
     /// Forgets all.

@@ -143,9 +143,65 @@ impl Inbound {
         self.placed.insert(&mut held.placed, placed);
     }
 
+    /// What lies in order from `offset` on, which is not before what was consumed: an FPDU that was placed ahead of
+    /// its turn, or slices, with how many were filled.
+    pub fn behind<'a>(
+        &'a self,
+        offset: u64,
+        umem: &'a Umem,
+        held: &'a ParkedFrames,
+        out: &mut [&'a [u8]; SLICES_MAX],
+    ) -> Result<Placed, usize> {
+        let placed = self.placed.first_from(&held.placed, offset);
+        let end = match placed {
+            Some(placed) if placed.start == offset && placed.end <= self.in_order => {
+                return Ok(placed);
+            }
+            Some(placed) => placed.start.min(self.in_order),
+            None => self.in_order,
+        };
+        let len = end.saturating_sub(offset);
+        if len == 0 {
+            return Err(0);
+        }
+        if self.bounce.is_active() {
+            let (first, second) = self.bounce.get(offset, len as usize);
+            out[0] = first;
+            out[1] = second;
+            return Err(if second.is_empty() { 1 } else { 2 });
+        }
+        let mut filled = 0;
+        for (piece, slot) in self
+            .pieces
+            .run(&held.pieces, offset, 0)
+            .filter_map(|piece| piece.from(offset))
+            .filter_map(|piece| piece.before(end))
+            .zip(out.iter_mut())
+        {
+            *slot = piece.bytes(umem, held);
+            filled += 1;
+        }
+        Err(filled)
+    }
+
+    /// Whether one FPDU more may be noted as [placed](Self::placed).
+    pub fn can_note(&self, held: &ParkedFrames) -> bool {
+        self.placed.has_room(&held.placed, 1)
+    }
+
+    /// The FPDU that was placed ahead of its turn at `offset` was delivered too.
+    pub fn placed_delivered(&mut self, offset: u64, held: &mut ParkedFrames) {
+        self.placed.delivered(&mut held.placed, offset);
+    }
+
     /// Where the stream was consumed to.
     pub fn consumed_to(&self) -> u64 {
         self.consumed
+    }
+
+    /// Bytes in order that are not consumed, those that were placed ahead of their turn too.
+    pub fn waiting(&self) -> u64 {
+        self.in_order.saturating_sub(self.consumed)
     }
 
     /// Pieces of frames that are held.

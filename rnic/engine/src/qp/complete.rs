@@ -68,6 +68,7 @@ impl Qp {
     /// stream's peer do not pass to a later peer.
     pub(super) fn enter_error(&mut self, ctx: &mut QpContext<'_>) {
         self.state = QpState::Error;
+        self.hold.reset();
         self.ending.stop();
         self.ending.close = None;
         self.stream = None;

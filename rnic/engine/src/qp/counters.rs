@@ -88,6 +88,10 @@ counters! {
     refused_invalidate
     /// Sends and Immediate Data that found no receive posted.
     refused_no_receive
+    /// Sends and Immediate Data that began to wait for a receive.
+    holds_begun
+    /// Sends and Immediate Data that waited longer than they may.
+    holds_ran_out
     /// Sends longer than the receive that they met.
     refused_send_too_long
     /// RDMA Read Requests and Atomic Requests beyond the IRD.

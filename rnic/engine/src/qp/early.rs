@@ -10,7 +10,7 @@ use rnic_proto::{Bytes, Gather, Msn};
 
 use super::receive::{copy_in, read_sink, scatter};
 use super::{Qp, QpContext};
-use crate::conn::{DDP_HEADER_MAX, FPDU_MIN, PLACED_AT_ONCE};
+use crate::conn::{DDP_HEADER_MAX, DELIVERED, FPDU_MIN, PLACED_AT_ONCE};
 
 /// What stands for payload that lies where it belongs already.
 static PLACED_PAYLOAD: [u8; u16::MAX as usize] = [0; u16::MAX as usize];
@@ -104,6 +104,19 @@ impl Qp {
             return;
         }
         self.receive.at += len;
+        // Of a response that was delivered behind a Send that waited nothing is left to do.
+        if ulpdu_len != DELIVERED {
+            self.take_placed(ctx, header, ulpdu_len);
+        }
+    }
+
+    /// Delivers what lies in its place, by its header.
+    pub(super) fn take_placed(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        header: &[u8; DDP_HEADER_MAX],
+        ulpdu_len: u16,
+    ) {
         ctx.counters.fpdus_received += 1;
         self.send.allow();
         let ulpdu_len = usize::from(ulpdu_len);
@@ -198,7 +211,9 @@ impl Qp {
                 .look_ahead(msn, ahead, &mut ctx.queue_pool.receive);
             return found.then_some(());
         }
-        if ahead > 0 || self.receive.has_none(ctx.srqs) {
+        let waiting = |srq| self.hold.yields() && ctx.srqs.has_waiting(srq);
+        let is_taken = self.receive.shared().is_some_and(waiting);
+        if ahead > 0 || is_taken || self.receive.has_none(ctx.srqs) {
             return None;
         }
         self.take_receive(ctx, msn)

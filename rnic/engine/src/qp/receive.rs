@@ -120,7 +120,9 @@ impl Qp {
                 Err(error)
             }
         };
-        if let Err(error) = done {
+        if let Err(error) = done
+            && !self.holds_refused(ctx, payload.is_some())
+        {
             self.fail(error, Some(&Offending::of(ulpdu)));
         }
     }
@@ -252,10 +254,13 @@ impl Qp {
         ctx: &mut QpContext<'_>,
         msn: Msn,
     ) -> Result<(), TerminateError> {
-        match self.receive.pop(ctx.srqs) {
-            Ok(true) => {}
+        match self.receive.pop(ctx.srqs, self.hold.yields()) {
+            Ok(true) => self.hold.receive_taken(),
             Ok(false) => {
-                ctx.counters.refused_no_receive += 1;
+                let may_hold = self.state == QpState::Rts;
+                if !(may_hold && self.hold.begin(msn, ctx.now)) {
+                    ctx.counters.refused_no_receive += 1;
+                }
                 return Err(DdpError::NoBuffer.into());
             }
             Err(fault) => {

@@ -68,11 +68,21 @@ impl ReceiveSide {
         self.request = WorkRequest::with_room(max_sge);
     }
 
-    /// Takes the oldest receive, if there is one.
-    pub(super) fn pop(&mut self, srqs: &mut SrqTable) -> Result<bool, RingFault> {
+    /// Takes the oldest receive, if there is one. `yields`: of a shared queue none, while other queue pairs
+    /// wait for the next that is posted.
+    pub(super) fn pop(&mut self, srqs: &mut SrqTable, yields: bool) -> Result<bool, RingFault> {
         match &mut self.source {
             Receives::Own(ring) => ring.pop(&mut self.request),
+            Receives::Shared(srq) if yields && srqs.has_waiting(*srq) => Ok(false),
             Receives::Shared(srq) => srqs.pop(*srq, &mut self.request),
+        }
+    }
+
+    /// The shared queue that its receives come from, if one is.
+    pub(super) fn shared(&self) -> Option<SrqId> {
+        match &self.source {
+            Receives::Own(_) => None,
+            Receives::Shared(srq) => Some(*srq),
         }
     }
 

@@ -150,6 +150,7 @@ fn attributes(signal_all: bool) -> QpAttributes {
         max_sge: MAX_SGE,
         max_inline: 0,
         signal_all,
+        receive_wait: None,
     }
 }
 

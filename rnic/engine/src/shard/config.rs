@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rnic_ipc::control::ReceiveWait;
 use rnic_net::{PathDefaults, Vlans};
 
 /// Settings of a shard. [`ShardConfig::default`] suits a host with a few hundred connections.
@@ -41,6 +42,8 @@ pub struct ShardConfig {
     pub answer_timeout: Duration,
     /// How long a closing connection may wait for the peer before it is reset.
     pub close_timeout: Duration,
+    /// How long a Send waits for a receive, where its queue pair does not say.
+    pub receive_wait: ReceiveWait,
     /// SCTP in UDP, if any packet is.
     pub sctp_udp: Option<SctpUdp>,
     /// Nanoseconds since 1970 UTC at the shard's time zero; for captures.
@@ -63,6 +66,7 @@ impl Default for ShardConfig {
             first_byte_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(10),
+            receive_wait: ReceiveWait::Off,
             sctp_udp: None,
             unix_time_at_zero: 0,
         }

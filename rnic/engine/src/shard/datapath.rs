@@ -14,6 +14,7 @@ use userspace_tcp::{ConnId, SegmentId, Stack};
 
 use super::client_stats::ClientStats;
 use super::config::ShardConfig;
+use super::holds::Holds;
 use super::llp::EMSS_MIN;
 use super::loopback::Loopback;
 use super::sctp::{ChunkFrame, ChunkOwner, Sctp};
@@ -51,6 +52,8 @@ pub(super) struct Datapath<P> {
     pub served: ConnQpMap,
     /// Queue pairs that ask for something, by which they are ended or watched: [`super::ctl`] sees to it.
     pub pending_updates: VecDeque<QpNum>,
+    /// Connections whose streams wait for a receive.
+    pub holds: Holds,
     pub tables: Tables,
     pub counters: ShardCounters,
     pub captures: Captures,
@@ -115,6 +118,7 @@ impl<P: Port> Datapath<P> {
             qps: SlotTable::new(limits.queue_pairs),
             served: ConnQpMap::new(limits.all_connections()),
             pending_updates: VecDeque::with_capacity(limits.queue_pairs),
+            holds: Holds::new(limits.connections, now),
             tables: Tables {
                 stags: StagTable::new(limits.regions),
                 cqs: CqTable::new(limits.cqs),

@@ -4,13 +4,14 @@
 //! segments of one flow are merged ([`gro`]). Then TCP and the upper layer process them ([`deliver`]): in
 //! place when they are in order, otherwise parked ([`reorder`]). Consecutive Writes are verified and placed
 //! one by one before any of that ([`bulk_write`]). Work that a reply need not wait for is done after the
-//! reply ([`deferred`]). SCTP has its own way ([`packets`]).
+//! reply ([`deferred`]). Streams that wait for a receive go on when it is posted ([`hold`]). SCTP has its own way ([`packets`]).
 
 mod bulk_write;
 mod classify;
 mod deferred;
 mod deliver;
 mod gro;
+mod hold;
 mod packets;
 mod reorder;
 

@@ -241,6 +241,7 @@ impl Node {
             max_sge: 6,
             max_inline: MAX_INLINE,
             signal_all: false,
+            receive_wait: None,
         }
     }
 

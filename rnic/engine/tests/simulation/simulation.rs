@@ -299,6 +299,7 @@ impl Simulation {
             srq: srq.map(|srq| self.srqs[srq].id),
             max_sge,
             signal_all,
+            receive_wait: None,
             ..Node::attributes(pd, cqs)
         });
         End {

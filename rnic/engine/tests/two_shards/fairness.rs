@@ -101,6 +101,7 @@ impl Tenant {
             max_sge: 1,
             max_inline: 0,
             signal_all: false,
+            receive_wait: None,
         };
         let client = self.client;
         let command = Command::AddQp {

@@ -39,6 +39,7 @@ mod predicted_headers;
 #[path = "../shared/random.rs"]
 mod random;
 mod raw;
+mod receive_wait;
 mod registration;
 mod rtr_retry;
 mod sctp;

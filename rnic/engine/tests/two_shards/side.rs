@@ -9,10 +9,10 @@ use rnic_engine::command::{Answer, Command, CommandError, ShardEvent};
 use rnic_engine::region::RegionMemory;
 use rnic_engine::shard::{Shard, ShardConfig};
 use rnic_ipc::control::{
-    Access, ConnectSpec, Event, ListenSpec, MpaOptions, QpAttributes, QpState, RegionSpec,
-    Transport,
+    Access, ConnectSpec, Event, ListenSpec, MpaOptions, QpAttributes, QpState, ReceiveWait,
+    RegionSpec, Transport,
 };
-use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum};
+use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{
     CqConsumer, CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, WorkQueueProducer,
     WorkRequest,
@@ -59,6 +59,10 @@ pub struct Side<P: Port = MemoryPort> {
     pub events: Vec<ShardEvent>,
     pub completions: Vec<Completion>,
     next_qp: u32,
+    /// What its next queue pairs ask for.
+    pub receive_wait: Option<ReceiveWait>,
+    /// The queue that their receives come from, instead of one of their own.
+    pub srq: Option<SrqId>,
     /// What DDP goes over, of its next listeners and connections.
     pub transport: Transport,
     /// Whether what it connects over SCTP may share associations.
@@ -214,6 +218,8 @@ impl<P: Port> Side<P> {
             events: Vec::new(),
             completions: Vec::new(),
             next_qp: 0,
+            receive_wait: None,
+            srq: None,
             transport: Transport::Tcp,
             may_share: false,
             internal_link: None,
@@ -282,10 +288,11 @@ impl<P: Port> Side<P> {
             recv_cq: self.cq_of_next,
             sq_depth: self.depth,
             rq_depth: self.depth,
-            srq: None,
+            srq: self.srq,
             max_sge: self.max_sge,
             max_inline: 0,
             signal_all: false,
+            receive_wait: self.receive_wait,
         };
         let command = Command::AddQp {
             client: CLIENT,

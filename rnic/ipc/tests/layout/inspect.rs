@@ -76,6 +76,7 @@ pub fn objects() -> Vec<Object> {
             sq_depth: 7,
             rq_depth: 8,
             connection: Some((at(9), at(10))),
+            held: Some(11),
         }),
         Object::CompletionQueue(CqInfo {
             cq: CqId(1),

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
     Access, ClientLimits, ConnectSpec, DeviceInfo, DeviceName, DisconnectReason, Event, ListenSpec,
-    MarkerUse, MemoryKind, MpaOptions, PeerDepths, QpAttributes, QpState, Refusal, RefusalCode,
-    RegionSpec, Reply, Request, Response, RtrModes, StagKind,
+    MarkerUse, MemoryKind, MpaOptions, PeerDepths, QpAttributes, QpState, ReceiveWait, Refusal,
+    RefusalCode, RegionSpec, Reply, Request, Response, RtrModes, StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{DaemonOrder, Kind, Order, Page};
@@ -151,6 +151,7 @@ fn requests() -> Vec<Request> {
             max_sge: 7,
             max_inline: 8,
             signal_all: true,
+            receive_wait: Some(ReceiveWait::Millis(9)),
         }),
         Request::DestroyQp { qp: QpNum(1) },
         Request::QueryQp { qp: QpNum(1) },

@@ -68,6 +68,7 @@ fn attributes(pd: PdId, send_cq: CqId, recv_cq: CqId) -> QpAttributes {
         max_sge: 2,
         max_inline: 0,
         signal_all: false,
+        receive_wait: None,
     }
 }
 

@@ -67,6 +67,11 @@ impl InboundQueue {
         Ok(())
     }
 
+    /// Goes back to the beginning of the message `msn`, whose first segment was taken last.
+    pub fn go_back(&mut self, msn: Msn) {
+        (self.msn, self.mo) = (msn, 0);
+    }
+
     /// Takes a segment that passed [`InboundQueue::check_placement`] and is the LLP's next.
     pub fn advance(&mut self, len: u32, last: bool) -> Progress {
         let length = self.mo.saturating_add(len);

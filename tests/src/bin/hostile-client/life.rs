@@ -217,6 +217,7 @@ fn furnish(own: &mut Objects, chance: &mut Chance) {
             max_sge: 4,
             max_inline: 64,
             signal_all: chance.one_in(2),
+            receive_wait: None,
         }),
         &[],
     );

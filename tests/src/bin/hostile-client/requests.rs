@@ -90,6 +90,7 @@ pub fn any(chance: &mut Chance, own: &Objects, address: SocketAddr) -> Request {
             max_sge: chance.odd32() % 40,
             max_inline: chance.odd32() % 600,
             signal_all: chance.one_in(2),
+            receive_wait: None,
         }),
         14 => Request::DestroyQp { qp },
         15 => Request::QueryQp { qp },

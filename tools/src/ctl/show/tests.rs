@@ -48,6 +48,7 @@ fn queue_pair() -> Shown {
             "198.18.0.1:7000".parse().unwrap(),
             "[2001:db8::2]:7".parse().unwrap(),
         )),
+        held: None,
     }))
 }
 

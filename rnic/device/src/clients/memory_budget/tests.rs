@@ -30,6 +30,7 @@ fn queue_pair(sq_depth: u32) -> Request {
         max_sge: 1,
         max_inline: 0,
         signal_all: false,
+        receive_wait: None,
     })
 }
 

@@ -251,7 +251,9 @@ impl Ctl {
     ) -> Result<(), CommandError> {
         check_new_qp(dp, num)?;
         let srq = attributes.srq;
+        let wait = attributes.receive_wait;
         let mut qp = Qp::new(client, num, attributes, sq, rq);
+        qp.set_receive_wait(wait.unwrap_or(dp.config.receive_wait));
         if let Some(srq) = srq {
             let max_sge = dp.tables.srqs.max_sge(srq);
             qp.share_receives(srq, max_sge.ok_or(unknown("shared receive queue"))?);

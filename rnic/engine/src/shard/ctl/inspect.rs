@@ -166,6 +166,9 @@ impl<P: Port> Datapath<P> {
                 qp: *qp,
                 state: slot.qp.state(),
                 connection: conn.map(|conn| ends(&conn.tuple)),
+                held: conn
+                    .filter(|_| slot.qp.is_held())
+                    .map(|conn| conn.inbound.waiting()),
             })
         };
         Answer::QueuePairs(qps.iter().filter_map(look).collect())

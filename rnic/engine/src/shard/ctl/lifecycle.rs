@@ -214,6 +214,10 @@ impl Ctl {
         };
         match conn.phase {
             Phase::Rdma { qp } => {
+                let slot = dp.qps.get_mut(qp.0);
+                if let Some(slot) = slot.filter(|slot| slot.qp.is_held()) {
+                    return slot.qp.hold_fin(dp.now);
+                }
                 conn.peer_closed_first |= !conn.closing;
                 let mid_fpdu = conn.inbound.available() > 0;
                 if mid_fpdu {

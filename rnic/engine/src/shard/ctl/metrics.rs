@@ -21,8 +21,15 @@ pub(in crate::shard) fn levels<P>(dp: &Datapath<P>, tx: &Tx) -> Levels {
         queues_lent: dp.tables.queue_pool.count(),
         frames_free: dp.frames.pool.free_chunks(),
         frames_held: dp.frames.held.count(),
+        streams_held: dp.holds.len(),
+        bytes_held: bytes_held(dp),
         frames_on_link: tx.link.count(),
     }
+}
+
+fn bytes_held<P>(dp: &Datapath<P>) -> u64 {
+    let conns = dp.holds.iter().filter_map(|holder| dp.conns.get(holder.id));
+    conns.map(|conn| conn.inbound.waiting()).sum()
 }
 
 impl Ctl {

@@ -211,6 +211,7 @@ impl Ctl {
         let is_session = dp.sctp.sessions.has(id);
         if is_session {
             slot.qp.allow_sending();
+            slot.qp.never_hold();
         }
         slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let client = slot.qp.client();

@@ -38,7 +38,7 @@ pub(in crate::shard) struct RxContext<'a, P> {
 pub(super) struct Delivery {
     /// Of what was received last, until the next poll has looked for an answer to it.
     pub deferred: DeferredRx,
-    parking: Parking,
+    pub(super) parking: Parking,
 }
 
 impl Delivery {

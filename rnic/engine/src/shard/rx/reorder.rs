@@ -9,6 +9,7 @@ use rnic_xsk::Port;
 use userspace_tcp::{ConnId, NEW_RANGES_MAX, Received};
 
 use super::gro::Frag;
+use super::hold::HELD_SHARE;
 use crate::conn::{NewRange, PLACED_AT_ONCE, Phase, Placed, SLICES_MAX};
 use crate::qp::{FpduSign, PlacedFpdu};
 use crate::shard::ctl::Ctl;
@@ -19,7 +20,7 @@ use crate::shard::tx::Tx;
 #[derive(Debug)]
 pub(super) struct Parking {
     /// Frames that connections may hold, all together.
-    most: usize,
+    pub(super) most: usize,
 }
 
 /// Why a frame was not kept.
@@ -132,8 +133,13 @@ impl Parking {
         // A connection holds no more frames than it leaves to the others, so that no peer parks so
         // much that the next has to do without.
         let share = self.most.saturating_sub(dp.frames.held.count());
-        let spare = conn.inbound.pieces() < share
+        let mut spare = conn.inbound.pieces() < share
             && dp.frames.pool.available() > dp.config.receive_reserve / 2;
+        // Nobody knows how long a stream that waits for a receive keeps its frames.
+        if !dp.holds.is_empty() && dp.frames.held.count() > self.most / HELD_SHARE {
+            let qp = conn.qp().and_then(|qp| dp.qps.get(qp.0));
+            spare &= !qp.is_some_and(|slot| slot.qp.is_held());
+        }
         let arrived = conn
             .inbound
             .arrived(frame, ranges, in_order, spare, &mut dp.frames);
@@ -151,7 +157,7 @@ impl Parking {
 }
 
 /// Gives in-order data to its consumer.
-fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId) {
+pub(super) fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId) {
     let Some(conn) = dp.conns.get_mut(id) else {
         return;
     };
@@ -163,6 +169,7 @@ fn deliver<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, ctl: &mut Ctl, id: ConnId
         }
         Phase::Rdma { qp } => {
             while dp.deliver_fpdus(id, qp.0) {}
+            dp.note_hold(id, qp);
             ctl.update_conn(dp, tx, id);
         }
         Phase::Over => {
@@ -244,6 +251,9 @@ impl<P: Port> Datapath<P> {
         let Some(slot) = self.qps.get_mut(qp) else {
             return false;
         };
+        if slot.qp.is_held() {
+            return self.deliver_behind(id, qp);
+        }
         if let Some(placed) = conn.inbound.next_placed() {
             let context = &mut self.tables.context(slot.tally, self.now);
             let len = placed.end - placed.start;
@@ -264,6 +274,9 @@ impl<P: Port> Datapath<P> {
         let taken = slot
             .qp
             .receive(&mut self.tables.context(slot.tally, self.now), slices);
+        if taken == 0 && slot.qp.is_held() {
+            return true;
+        }
         if taken == 0 && conn.inbound.reaches_placed() && filled < SLICES_MAX {
             slot.qp
                 .marker_mismatch(&mut self.tables.context(slot.tally, self.now));

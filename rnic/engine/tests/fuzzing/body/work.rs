@@ -67,6 +67,7 @@ impl Work {
         let qp = node.create_qp(QpAttributes {
             srq,
             signal_all: true,
+            receive_wait: None,
             ..Node::attributes(PD, [CqId(0), CqId(1)])
         });
         Self {

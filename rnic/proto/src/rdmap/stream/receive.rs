@@ -11,7 +11,7 @@ use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::{self, ReadRequest};
 use crate::rdmap::segment::IMMEDIATE_DATA_LEN;
 use crate::rdmap::{SendKind, Terminate};
-use crate::{Bytes, Qn, Stag};
+use crate::{Bytes, Msn, Qn, Stag};
 
 impl Stream {
     /// Checks and classifies the next ULPDU in the LLP's order. On an error the stream is over:
@@ -75,6 +75,13 @@ impl Stream {
             Ok((Opcode::Send(kind), len)) => self.send(kind, header, len).ok(),
             _ => None,
         }
+    }
+
+    /// Takes back the segment that was classified last, which began the Send or was the Immediate Data of this
+    /// number: nothing of it was placed, and it is classified once more when its receive is there.
+    pub fn take_back_send(&mut self, msn: Msn) {
+        self.sends.go_back(msn);
+        self.send_under_way = None;
     }
 
     fn classify_open<'a>(&mut self, ulpdu: &impl Bytes<'a>) -> Result<Inbound, TerminateError> {

@@ -530,6 +530,24 @@ pub const SHARD: &[Family] = &[
         ],
     ),
     one(
+        "rnic_receive_waits_total",
+        "Sends and Immediate Data that began to wait for a receive, and those that waited longer than they may.",
+        &[
+            (r#"what="begun""#, "holds_begun"),
+            (r#"what="ran_out""#, "holds_ran_out"),
+        ],
+    ),
+    level(
+        "rnic_receive_waiting_streams",
+        "Streams that wait for a receive to be posted.",
+        &[("", "streams_held")],
+    ),
+    level(
+        "rnic_receive_waiting_bytes",
+        "Bytes that were received in order and wait for a receive to be posted.",
+        &[("", "bytes_held")],
+    ),
+    one(
         "rnic_local_errors_total",
         "Work requests of local clients that named memory they may not use, or were impossible.",
         &[("", "local_errors")],
