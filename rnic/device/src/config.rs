@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rnic_engine::shard::SctpUdp;
+use rnic_ipc::control::ReceiveWait;
 use rnic_prm::{Administrators, Limits};
 use rnic_steering::{FloodLimits, ModePreference};
 use userspace_tcp::{CongestionControl, KeepAlive};
@@ -75,6 +76,9 @@ pub struct DeviceConfig {
     /// How long a program may take to accept or reject a peer's request until the peer is reset: 60 s by
     /// default. So long one that does not answer keeps a place of its listener's backlog.
     pub answer_timeout: Duration,
+    /// How long a Send of a peer for which no receive is posted waits for one, where the queue pair does not say;
+    /// not at all by default, as RFC 5041 section 7.1 has it. Over SCTP none waits.
+    pub receive_wait: ReceiveWait,
     /// Whether and when idle peers are asked if they are still there (RFC 9293 section 3.8.4); `None`,
     /// the default, never.
     pub keepalive: Option<KeepAlive>,
@@ -137,6 +141,7 @@ impl DeviceConfig {
             user_timeout: Duration::from_secs(100),
             first_byte_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(60),
+            receive_wait: ReceiveWait::Off,
             keepalive: None,
             congestion: CongestionControl::default(),
             sctp_udp: None,

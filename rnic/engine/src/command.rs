@@ -11,7 +11,7 @@ use std::time::Duration;
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
     ConnectSpec, DisconnectReason, Event, ListenSpec, MpaOptions, QpAttributes, QpState,
-    RefusalCode, RegionSpec, StagKind, Transport,
+    ReceiveWait, RefusalCode, RegionSpec, StagKind, Transport,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{CqProducer, DoorbellConsumer, WorkQueueConsumer};
@@ -43,6 +43,8 @@ pub struct Timeouts {
     pub first_byte_timeout: Duration,
     /// How long a program may take to accept or reject a request.
     pub answer_timeout: Duration,
+    /// How long a Send waits for a receive; of queue pairs that are made from now on, if they don't say.
+    pub receive_wait: ReceiveWait,
 }
 
 /// A request to a shard. Each is answered before the next is read.

@@ -74,6 +74,7 @@ mod verbs;
 mod verbs_examples;
 mod verbs_modes;
 mod verbs_programs;
+mod verbs_receive_wait;
 mod verbs_semantics;
 mod verbs_symbols;
 mod verify;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic_engine::shard::SctpUdp;
+use rnic_ipc::control::{RECEIVE_WAIT_MAX, ReceiveWait};
 use rnic_steering::Rate;
 use userspace_tcp::KeepAlive;
 
-use super::setting::{Configured, Needs, Setting, of_word, word_of};
+use super::setting::{Configured, Needs, Setting, Value, of_word, word_of};
 use crate::{DeviceConfig, Polling, ShardCount, XdpMode};
 
 const MODES: [(&str, XdpMode); 4] = [
@@ -110,6 +111,13 @@ impl Configured for DeviceConfig {
             "Milliseconds that a program may take to accept or reject a peer's request";
             set |config, value| config.answer_timeout = Duration::from_millis(value.number());
             show |config| config.answer_timeout.as_millis();
+        "receive_wait" "WAIT" NumberOrText(1, RECEIVE_WAIT_MAX), NewConnections;
+            "How long a peer's Send for which no receive is posted waits for one: milliseconds, `forever`, or `off`, when it ends the connection. Not over SCTP";
+            set |config, value| config.receive_wait = match value {
+                Value::Number(millis) => ReceiveWait::Millis(*millis as u32),
+                _ => parsed(value.text())?,
+            };
+            show |config| config.receive_wait;
         "keepalive_idle" "S" Number(0, 32_767), NewConnections;
             "Seconds of silence after which an idle peer is probed: keep-alive, RFC 9293 section 3.8.4; 0 for never";
             set |config, value| config.keepalive = (value.number() > 0).then(|| KeepAlive {

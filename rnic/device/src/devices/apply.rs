@@ -125,6 +125,7 @@ impl Core {
             keepalive: config.keepalive,
             first_byte_timeout: config.first_byte_timeout,
             answer_timeout: config.answer_timeout,
+            receive_wait: config.receive_wait,
         };
         let set = self.shards.all_do(|| Command::SetTimeouts(timeouts));
         // One that stops meanwhile needs no settings.

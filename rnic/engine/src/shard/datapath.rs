@@ -150,6 +150,7 @@ impl<P: Port> Datapath<P> {
             keepalive,
             first_byte_timeout,
             answer_timeout,
+            receive_wait,
         } = timeouts;
         self.stack.set_timeouts(user_timeout, keepalive);
         self.sctp.stack.set_user_timeout(Some(user_timeout));
@@ -157,6 +158,7 @@ impl<P: Port> Datapath<P> {
         self.config.tcp.keepalive = keepalive;
         self.config.first_byte_timeout = first_byte_timeout;
         self.config.answer_timeout = answer_timeout;
+        self.config.receive_wait = receive_wait;
     }
 
     /// Gives the ports frames to receive into.

@@ -251,6 +251,7 @@ fn a_user_timeout_is_of_the_sessions_that_there_are_too() {
         keepalive: None,
         first_byte_timeout: Duration::from_secs(1),
         answer_timeout: Duration::from_secs(20),
+        receive_wait: rnic_ipc::control::ReceiveWait::Off,
     };
     let set = Command::SetTimeouts(timeouts);
     duel.side.shard.execute(set, duel.now).unwrap();

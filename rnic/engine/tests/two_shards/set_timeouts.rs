@@ -17,6 +17,7 @@ fn timeouts() -> Timeouts {
         keepalive: None,
         first_byte_timeout: Duration::from_secs(1),
         answer_timeout: Duration::from_secs(20),
+        receive_wait: rnic_ipc::control::ReceiveWait::Off,
     }
 }
 

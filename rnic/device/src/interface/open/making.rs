@@ -106,6 +106,7 @@ impl Making<'_> {
             limits: shard_limits(&config.limits),
             first_byte_timeout: config.first_byte_timeout,
             answer_timeout: config.answer_timeout,
+            receive_wait: config.receive_wait,
             sctp_udp: config.sctp_udp,
             receive_reserve: config.frames as usize / 4 / shards,
             unix_time_at_zero: unix.as_nanos() as u64,

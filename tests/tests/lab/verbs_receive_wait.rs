@@ -1,0 +1,76 @@
+//! Programs that count on InfiniBand's "receiver not ready": their Sends come before the receives for them. With
+//! `RNIC_RECEIVE_WAIT`, or the daemon's `receive_wait`, such a Send waits, and they run as they are.
+
+use std::time::Duration;
+
+use rnic_tests::daemon::DaemonOptions;
+use rnic_tests::lab::Finished;
+use rnic_tests::programs::Programs;
+
+/// How long a program may take to end once its peer has.
+const NOTICE: Duration = Duration::from_secs(30);
+
+/// How often a measurement of qperf's is begun anew.
+const QPERF_ATTEMPTS: u32 = 5;
+
+/// The environment that has Sends wait.
+const WAIT: &str = "env RNIC_RECEIVE_WAIT=forever";
+
+/// fio's server posts a receive again when it gets to it, while its client goes on sending.
+#[test]
+fn fio_sends_more_than_its_server_has_receives_for() {
+    let programs = Programs::new("wait-fio");
+    let common = "--ioengine=rdma --port=18600 --bs=64k --iodepth=8 --size=64m";
+    let server = format!("{WAIT} fio --name=server {common} --rw=read");
+    let client = format!(
+        "{WAIT} fio --name=client {common} --rw=write --verb=send --hostname={}",
+        programs.address()
+    );
+    let both = programs.run(&server, &client).success();
+    assert!(both.client.stdout.contains("err= 0"), "{}", both.client);
+    assert_eq!(programs.pair.daemon_b.counter("refused_no_receive"), 0);
+    assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
+}
+
+/// The same by the daemons' own setting, for programs whose environment nobody sets: qperf's server stops posting
+/// receives before its client stops sending.
+#[test]
+fn qperf_is_measured_to_its_end() {
+    let options = DaemonOptions {
+        arguments: vec!["--receive-wait".into(), "forever".into()],
+        ..DaemonOptions::default()
+    };
+    let programs = Programs::with_each("wait-qperf", [&options, &options]);
+    let mut server = programs.on_b("qperf").spawn();
+    for measurement in ["rc_bw", "rc_bi_bw", "rc_lat"] {
+        let client = format!("qperf -t 1 {} -cm 1 {measurement}", programs.address());
+        // Its server tells the port before it listens there: a client that is quicker is rejected.
+        let rejected =
+            |run: &Finished| run.stdout.contains("rejected") || run.stderr.contains("rejected");
+        let measured = (0..QPERF_ATTEMPTS)
+            .map(|_| programs.on_a(&client).run())
+            .find(|run| !rejected(run))
+            .expect("not rejected each time")
+            .success();
+        assert!(measured.stdout.contains(" = "), "{measured}");
+    }
+    assert!(server.running());
+    server.kill();
+    for daemon in [&programs.pair.daemon_a, &programs.pair.daemon_b] {
+        assert_eq!(daemon.counter("refused_no_receive"), 0);
+    }
+    assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
+}
+
+/// A time that is no time is an error of the program's, not a guess.
+#[test]
+fn a_wrong_time_is_refused() {
+    let programs = Programs::new("wait-wrong");
+    let at = programs.address();
+    let said = programs
+        .on_a(&format!("env RNIC_RECEIVE_WAIT=never rping -s -a {at}"))
+        .spawn()
+        .finish(NOTICE)
+        .failure();
+    assert!(said.contains("RNIC_RECEIVE_WAIT"), "{said}");
+}
