@@ -104,7 +104,7 @@ impl Qp {
             return;
         }
         self.receive.at += len;
-        // Of a response that was delivered behind a Send that waited nothing is left to do.
+        // Of a response that was delivered after a Send that waited nothing is left to do.
         if ulpdu_len != DELIVERED {
             self.take_placed(ctx, header, ulpdu_len);
         }

@@ -67,7 +67,7 @@ pub(crate) enum HoldStep {
     GoesOn,
 }
 
-/// What an FPDU behind a Send that waits is.
+/// What an FPDU after a Send that waits is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// Not all there yet, or not sound. Its turn will tell.
@@ -199,7 +199,7 @@ impl Qp {
         HoldStep::GoesOn
     }
 
-    /// The peer's FIN came behind a Send that waits. [`Self::take_held_fin`] says so when nothing waits any more.
+    /// The peer's FIN came after a Send that waits. [`Self::take_held_fin`] says so when nothing waits any more.
     pub(crate) fn hold_fin(&mut self, now: Instant) {
         self.hold.rest.peer_closed.get_or_insert(now);
     }
@@ -217,17 +217,17 @@ impl Qp {
         }
     }
 
-    /// How far behind the Send that waits the stream was looked through, in bytes.
+    /// How far after the Send that waits the stream was looked through, in bytes.
     pub(crate) fn looked_behind(&self) -> u64 {
         self.hold.rest.looked.saturating_sub(self.receive.at)
     }
 
-    /// So many bytes more behind the Send that waits were looked through.
+    /// So many bytes more after the Send that waits were looked through.
     pub(crate) fn look_on(&mut self, bytes: u64) {
         self.hold.rest.looked = self.receive.at + self.looked_behind() + bytes;
     }
 
-    /// Looks at the next FPDU behind a Send that waits, which begins with these bytes. Responses are placed and
+    /// Looks at the next FPDU after a Send that waits, which begins with these bytes. Responses are placed and
     /// delivered, in their order; everything else stays.
     pub(crate) fn deliver_behind(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> Behind {
         let bytes = Gather::new(pieces);

@@ -109,7 +109,7 @@ fn a_send_that_waits_too_long_ends_the_stream_with_a_terminate() {
     }
 }
 
-/// A Read of this side's is answered behind a Send that waits for a receive, which this side posts only
+/// A Read of this side's is answered after a Send that waits for a receive, which this side posts only
 /// when the Read is done; the Write behind both is not placed before.
 #[test]
 fn responses_behind_a_send_that_waits_are_delivered_and_writes_are_not() {
@@ -203,8 +203,8 @@ fn late_receives_get_every_send_in_order_whatever_the_link_does() {
     }
 }
 
-/// However much a peer sends behind a Send that waits, it is no more than the window, and half of the frames that
-/// may be parked. Another connection goes on meanwhile.
+/// However much a peer sends after a Send that waits, it is at most the window, and half of the frames that may
+/// be parked. Another connection goes on meanwhile.
 #[test]
 fn streams_that_wait_leave_frames_to_the_others() {
     let mut config = SideConfig::default();
@@ -346,8 +346,8 @@ fn add_srq<P: Port>(side: &mut Side<P>) -> WorkQueueProducer {
     SrqMemory::attach(memory, slots, 4).unwrap()
 }
 
-/// Receives of a shared queue go to those who wait for them, in the order in which they began to wait, one each; who
-/// waits for none yet comes behind them.
+/// Receives of a shared queue go to the streams that wait for them, in the order in which they began to wait, one each;
+/// a stream that does not wait yet comes after them.
 #[test]
 fn a_shared_receive_queue_serves_those_who_wait_in_turn() {
     let mut world = world(1, Impairment::NONE, ReceiveWait::Forever);

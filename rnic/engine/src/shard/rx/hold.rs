@@ -102,7 +102,7 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// Looks at one FPDU behind the Send for which a stream waits, and delivers it if it is a response; true when
+    /// Looks at one FPDU after the Send for which a stream waits, and delivers it if it is a response; true when
     /// there may be another.
     pub(super) fn deliver_behind(&mut self, id: ConnId, qp: u32) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {

@@ -77,8 +77,8 @@ impl Stream {
         }
     }
 
-    /// Takes back the segment that was classified last, which began the Send or was the Immediate Data of this
-    /// number: nothing of it was placed, and it is classified once more when its receive is there.
+    /// Takes back the segment that was classified last: it began the Send, or was the Immediate Data, of this number.
+    /// Nothing of it was placed, and it is classified once more when its receive is there.
     pub fn take_back_send(&mut self, msn: Msn) {
         self.sends.go_back(msn);
         self.send_under_way = None;
