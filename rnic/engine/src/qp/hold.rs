@@ -38,6 +38,8 @@ struct Details {
     is_new: bool,
     /// How far the stream behind was looked through, in the count of [`super::ReceiveSide::at`].
     looked: u64,
+    /// Nothing is looked for any further: an FPDU is not sound, and its turn will end the stream.
+    blind: bool,
     /// When the peer's FIN came meanwhile.
     peer_closed: Option<Instant>,
 }
@@ -232,12 +234,14 @@ impl Qp {
     pub(crate) fn deliver_behind(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> Behind {
         let bytes = Gather::new(pieces);
         let at = self.receive.at + self.looked_behind();
-        let sound = fpdu::parse(&bytes, self.receive.markers, at).and_then(|layout| {
-            let fpdu = bytes.sub(0, layout.len())?;
-            let ulpdu = fpdu::verify(&fpdu, &layout, self.crc).ok()?;
-            Some((ulpdu, layout.len()))
-        });
-        let Some((ulpdu, len)) = sound else {
+        let layout = fpdu::parse(&bytes, self.receive.markers, at);
+        let whole = layout.and_then(|layout| Some((bytes.sub(0, layout.len())?, layout)));
+        let Some((fpdu, layout)) = whole.filter(|_| !self.hold.rest.blind) else {
+            return Behind::Unknown;
+        };
+        let len = layout.len();
+        let Ok(ulpdu) = fpdu::verify(&fpdu, &layout, self.crc) else {
+            self.hold.rest.blind = true;
             return Behind::Unknown;
         };
         if !is_response(&ulpdu) {
