@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rnic::inspect::{Kind, Object};
+use rnic::admin::{Kind, Object};
 
 use crate::binary;
 use crate::lab::{
@@ -134,7 +134,9 @@ impl Daemon {
     /// All of the RNIC's counters.
     #[must_use]
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
+        let context = rnic::Daemon::at(&self.socket)
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
         let counters = context.counters().expect("the daemon tells its counters");
         counters.into_iter().collect()
     }
@@ -150,7 +152,9 @@ impl Daemon {
     /// Connections that are not over: those in TIME-WAIT, which last a minute, are.
     #[must_use]
     pub fn live_connections(&self) -> usize {
-        let context = rnic::Context::open(&self.socket).expect("the daemon serves");
+        let context = rnic::Daemon::at(&self.socket)
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
         let all = context.inspect(Kind::Connections);
         let all = all.expect("the daemon tells its connections");
         let lives = |object: &&Object| match object {
@@ -270,7 +274,7 @@ impl Drop for AllSent {
             return;
         }
         // A test may have had it serve no more clients.
-        let Ok(context) = rnic::Context::open(&self.socket) else {
+        let Ok(context) = rnic::Daemon::at(&self.socket).and_then(|it| it.open(None)) else {
             return;
         };
         let counters = context.counters().expect("the daemon tells its counters");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic::inspect::Kind;
+use rnic::admin::Kind;
 
 use crate::binary;
 use crate::daemon::{Daemon, DaemonOptions};
@@ -207,7 +207,9 @@ pub fn wait_for_listener(daemon: &Daemon) {
 
 #[track_caller]
 fn wait_for_listeners(daemon: &Daemon, what: &str, enough: impl Fn(usize) -> bool) {
-    let context = rnic::Context::open(daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     wait::until(what, LISTEN_LIMIT, || {
         let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
         enough(listeners.len()).then_some(())

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, ListenOptions,
-    Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteMemory, Sge,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, DisconnectReason, Error,
+    ListenOptions, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteMemory, Sge,
     WorkCompletion, WorkRequest,
 };
 
@@ -40,16 +40,20 @@ impl Endpoint {
     /// An endpoint that is not connected, of a new client, with so many bytes of memory.
     #[must_use]
     pub fn new(daemon: &Daemon, bytes: usize) -> Self {
-        let context = Context::open(daemon.socket()).expect("the daemon serves");
+        let context = rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
         Self::of(context, bytes)
     }
 
     /// An endpoint that is not connected, with so many bytes of memory.
     #[must_use]
     pub fn of(context: Context, bytes: usize) -> Self {
-        let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
-        let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("a queue pair");
+        let pd = context.alloc_pd().expect("a protection domain");
+        let cq = context.create_cq(256).expect("a completion queue");
+        let qp = pd
+            .create_qp(&cq, &cq, QpConfig::default())
+            .expect("a queue pair");
         let region = pd.register(bytes, FULL_ACCESS).expect("a region");
         Self {
             qp,
@@ -110,7 +114,7 @@ impl Endpoint {
             {
                 return completion[0];
             }
-            self.cq.wait(LIMIT).expect("a completion");
+            self.cq.readable().wait(LIMIT).expect("a completion");
         }
     }
 
@@ -139,7 +143,7 @@ impl Endpoint {
     #[track_caller]
     #[must_use]
     pub fn ending(&self) -> DisconnectReason {
-        match self.qp.wait_disconnected(LIMIT) {
+        match self.qp.disconnected().wait(LIMIT) {
             Ok(()) => DisconnectReason::Graceful,
             Err(Error::Disconnected { reason, message }) => {
                 assert!(!message.is_empty(), "{reason:?} comes without a message");
@@ -171,15 +175,16 @@ pub fn connect_with(
     listen: ListenOptions,
     connect: ConnectOptions,
 ) {
-    let listener = Listener::bind_with(&b.context, at, listen).expect("a free address");
+    let listener = b.context.listen(at, listen).expect("a free address");
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
-            let request = listener
-                .accept_request(LIMIT)
-                .expect("a connection request");
-            request.accept(&b.qp, &[], LIMIT).expect("RDMA mode");
+            let request = listener.accept().wait(LIMIT).expect("a connection request");
+            request
+                .accept(&b.qp, AcceptOptions::default())
+                .wait(LIMIT)
+                .expect("RDMA mode");
         });
-        a.qp.connect(at, connect).expect("RDMA mode");
+        a.qp.connect(at, connect).wait(LIMIT).expect("RDMA mode");
         accepted
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use clap::Args;
-use rnic::{AddressError, Listener, RefusalCode};
+use rnic::address::AddressError;
+use rnic::{Listener, RefusalCode};
 
 use crate::endpoint::ToolError;
 
@@ -61,7 +62,7 @@ impl FromStr for Local {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        rnic::local_addresses(text).map(Self)
+        rnic::address::local_addresses(text).map(Self)
     }
 }
 
@@ -72,7 +73,7 @@ impl FromStr for Peer {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        rnic::peer_addresses(text).map(Self)
+        rnic::address::peer_addresses(text).map(Self)
     }
 }
 

@@ -23,7 +23,7 @@ pub enum ToolError {
     /// The interface can't be opened as an RNIC.
     #[cfg(feature = "embedded")]
     #[error(transparent)]
-    Device(#[from] rnic::DeviceError),
+    Device(#[from] rnic::embedded::DeviceError),
     /// The interface can't be taken by an XDP program.
     #[cfg(feature = "embedded")]
     #[error(transparent)]
@@ -117,8 +117,8 @@ impl Endpoint {
         room: u32,
         patience: Duration,
     ) -> Result<Self, ToolError> {
-        let cq = CompletionQueue::create(context, room)?;
-        let qp = QueuePair::create(pd, &cq, &cq, config(sq_depth, rq_depth))?;
+        let cq = context.create_cq(room)?;
+        let qp = pd.create_qp(&cq, &cq, config(sq_depth, rq_depth))?;
         let inline = context.is_inline();
         Ok(Self {
             qp,
@@ -146,7 +146,7 @@ impl Endpoint {
         rq_depth: u32,
     ) -> Result<QueuePair, ToolError> {
         let config = config(sq_depth, rq_depth);
-        Ok(QueuePair::create(pd, &self.cq, &self.cq, config)?)
+        Ok(pd.create_qp(&self.cq, &self.cq, config)?)
     }
 
     /// The next completion if there is one; one in error is an error.
@@ -182,7 +182,7 @@ impl Endpoint {
                 return Ok(done);
             }
             if started.elapsed() >= spin {
-                self.cq.wait(self.patience)?;
+                self.cq.readable().wait(self.patience)?;
             } else {
                 std::hint::spin_loop();
             }
@@ -191,7 +191,7 @@ impl Endpoint {
 
     /// How the connection ended, if it did; waits a moment for the event.
     fn ending(&self) -> Option<String> {
-        match self.qp.wait_disconnected(Duration::from_millis(500)) {
+        match self.qp.disconnected().wait(Duration::from_millis(500)) {
             Err(rnic::Error::Timeout { .. }) => None,
             Err(ended) => Some(ended.to_string()),
             Ok(()) => Some("the peer closed it in order".into()),
@@ -200,12 +200,12 @@ impl Endpoint {
 
     /// Waits for the peer to end the connection; anything but its doing so in order is an error.
     pub fn wait_closed(&self) -> Result<(), ToolError> {
-        Ok(self.qp.wait_disconnected(self.patience)?)
+        Ok(self.qp.disconnected().wait(self.patience)?)
     }
 
     /// Ends the connection in order and waits until it is gone.
     pub fn disconnect(&self) -> Result<(), ToolError> {
-        Ok(self.qp.disconnect(self.patience)?)
+        Ok(self.qp.disconnect().wait(self.patience)?)
     }
 }
 

@@ -119,7 +119,7 @@ pub struct Server(Side);
 impl Server {
     /// Ready to be connected.
     pub fn new(context: &Context, patience: Duration) -> Result<Self, ToolError> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let end = Endpoint::new(context, &pd, DEPTH, DEPTH, patience)?;
         // The sink of an RDMA Read: some stacks want remote write of it, ours does not.
         let access = Access::LOCAL_WRITE;
@@ -187,7 +187,7 @@ pub struct Client {
 impl Client {
     /// Ready to connect.
     pub fn new(context: &Context, size: u32, patience: Duration) -> Result<Self, ToolError> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let end = Endpoint::new(context, &pd, DEPTH, DEPTH, patience)?;
         let sink = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let side = Side::new(end, &pd, size, sink)?;

@@ -10,8 +10,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+use rnic::Daemon;
+use rnic::find::SOCKET_VARIABLE;
 use rnic::find::variable;
-use rnic::{Daemon, SOCKET_VARIABLE};
 
 pub mod search;
 mod signals;
@@ -141,7 +142,7 @@ impl Run {
         if self.private {
             return Ok(None);
         }
-        match Daemon::find(None) {
+        match Daemon::find() {
             Ok(daemon) => Ok(Some(daemon)),
             // Who names a daemon wants that one.
             Err(error) if is_named() => Err(RunError::Named(error)),

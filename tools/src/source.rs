@@ -73,15 +73,15 @@ impl RnicSource {
         queue_pairs: u32,
     ) -> Result<(Context, Listener), ToolError> {
         address::first_usable(at.addresses(), |local| {
-            let context = self.open(rnic::device_of(local), queue_pairs)?;
-            let listener = Listener::bind_with(&context, local, options)?;
+            let context = self.open(rnic::address::device_of(local), queue_pairs)?;
+            let listener = context.listen(local, options)?;
             Ok((context, listener))
         })
     }
 
     /// Opens it to connect to a peer: of several devices, of which none is named, the one that leads there.
     pub fn open_toward(&self, peer: SocketAddr, queue_pairs: u32) -> Result<Context, ToolError> {
-        self.open(Some(rnic::device_toward(peer)), queue_pairs)
+        self.open(Some(rnic::address::device_toward(peer)), queue_pairs)
     }
 
     /// An RNIC in this process may have as many queue pairs as that, and as ever if those are fewer.
@@ -90,7 +90,7 @@ impl RnicSource {
             return context;
         }
         let daemon = self.daemon.daemon()?;
-        let named = self.daemon.device.clone().or_else(Context::default_device);
+        let named = self.daemon.device.clone().or_else(rnic::find::default_device);
         let device = match (named, suits) {
             (Some(named), _) => Some(named),
             // Of an address's scope, that it is not the only device's may not go unnoticed.
@@ -147,6 +147,9 @@ impl DaemonSource {
     ///
     /// When none answers.
     pub fn daemon(&self) -> Result<Daemon, ToolError> {
-        Ok(Daemon::find(self.socket.as_deref())?)
+        Ok(match &self.socket {
+            Some(socket) => Daemon::at(socket),
+            None => Daemon::find(),
+        }?)
     }
 }

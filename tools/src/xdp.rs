@@ -1,7 +1,7 @@
 //! The XDP mode that a tool uses on its interface.
 
 use clap::ValueEnum;
-use rnic::XdpMode;
+use rnic::embedded::XdpMode;
 use rnic_steering::ModePreference;
 
 /// Which XDP mode to use.

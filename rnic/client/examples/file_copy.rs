@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use rnic::{
-    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion,
-    ProtectionDomain, QpConfig, QueuePair, RemoteMemory, block_on,
+    AcceptOptions, Access, ConnectOptions, Context, ListenOptions, MemoryRegion, ProtectionDomain,
+    QpConfig, QueuePair, RemoteMemory, block_on,
 };
 
 mod common {
@@ -56,14 +56,12 @@ fn main() -> Result<(), Failure> {
 async fn receive(context: &Context, address: SocketAddr, mut file: File) -> Result<(), Failure> {
     let end = End::new(context)?;
     let pieces = end.pd.register(READS * PIECE, Access::LOCAL_WRITE)?;
-    let listener = Listener::bind(context, address, 1)?;
+    let listener = context.listen(address, ListenOptions::default().backlog(1))?;
     println!("listening on {}", listener.local_addr());
-    let request = listener.next_request().await?;
+    let request = listener.accept().await?;
     // Posted before the connection is accepted, so that no message comes too early.
     let offer = end.qp.receive(&[end.messages.slice(0..Offer::LEN)?]);
-    request
-        .accept_async(&end.qp, AcceptOptions::default())
-        .await?;
+    request.accept(&end.qp, AcceptOptions::default()).await?;
     offer.await?;
     let offer = Offer::from_bytes(end.messages.to_vec(0..Offer::LEN)?.as_slice().try_into()?);
 
@@ -123,9 +121,7 @@ async fn send(context: &Context, address: SocketAddr, bytes: Vec<u8>) -> Result<
 
     let place = Offer::LEN..Offer::LEN + Answer::LEN;
     let answer = end.qp.receive(&[end.messages.slice(place.clone())?]);
-    end.qp
-        .connect_async(address, ConnectOptions::default())
-        .await?;
+    end.qp.connect(address, ConnectOptions::default()).await?;
     end.qp.send(&[end.messages.slice(0..Offer::LEN)?]).await?;
     answer.await?;
     let answer = Answer::from_bytes(end.messages.to_vec(place)?.as_slice().try_into()?);
@@ -133,7 +129,7 @@ async fn send(context: &Context, address: SocketAddr, bytes: Vec<u8>) -> Result<
         return Err("the receiver has other bytes than were sent".into());
     }
     println!("sent {} bytes, CRC-32 {:08x}", answer.length, answer.crc);
-    end.qp.disconnect_async().await?;
+    end.qp.disconnect().await?;
     Ok(())
 }
 
@@ -147,10 +143,10 @@ struct End {
 
 impl End {
     fn new(context: &Context) -> Result<Self, Failure> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let messages = pd.register(Offer::LEN + Answer::LEN, Access::LOCAL_WRITE)?;
-        let cq = CompletionQueue::create(context, 256)?;
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
+        let cq = context.create_cq(256)?;
+        let qp = pd.create_qp(&cq, &cq, QpConfig::default())?;
         Ok(Self { pd, qp, messages })
     }
 }

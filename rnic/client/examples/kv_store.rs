@@ -16,8 +16,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain,
-    QpConfig, QueuePair, RemoteMemory, WorkCompletion, WorkRequest,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion,
+    ProtectionDomain, QpConfig, QueuePair, RemoteMemory, WorkCompletion, WorkRequest,
 };
 
 mod common {
@@ -53,23 +53,23 @@ fn main() -> Result<(), Failure> {
         ["client", address, commands @ ..] => {
             let client = Client::connect(&open(place)?, server(address)?)?;
             client.carry_out(commands)?;
-            Ok(client.end.qp.disconnect(PATIENCE)?)
+            Ok(client.end.qp.disconnect().wait(PATIENCE)?)
         }
         _ => Err(USAGE.into()),
     }
 }
 
 fn serve(context: &Context, address: SocketAddr) -> Result<(), Failure> {
-    let pd = ProtectionDomain::alloc(context)?;
+    let pd = context.alloc_pd()?;
     let to_read = Access::REMOTE_READ;
     let table = Mutex::new(Table {
         memory: pd.register(TABLE, to_read)?,
     });
-    let listener = Listener::bind(context, address, 16)?;
+    let listener = context.listen(address, ListenOptions::default().backlog(16))?;
     println!("listening on {}", listener.local_addr());
     std::thread::scope(|scope| {
         loop {
-            let request = listener.accept_request(Duration::MAX)?;
+            let request = listener.accept().wait(Duration::MAX)?;
             let remote = request.remote();
             let end = End::new(context, &pd)?;
             end.post_receive()?;
@@ -78,7 +78,12 @@ fn serve(context: &Context, address: SocketAddr) -> Result<(), Failure> {
                 .map_err(|_| "a thread died")?
                 .memory
                 .remote(0..TABLE)?;
-            let accepted = request.accept(&end.qp, &advertisement.to_bytes(), PATIENCE);
+            let accepted = request
+                .accept(
+                    &end.qp,
+                    AcceptOptions::default().private_data(&advertisement.to_bytes()),
+                )
+                .wait(PATIENCE);
             if let Err(error) = accepted {
                 eprintln!("{remote}: {error}");
                 continue;
@@ -184,8 +189,11 @@ struct Client {
 
 impl Client {
     fn connect(context: &Context, server: SocketAddr) -> Result<Self, Failure> {
-        let end = End::new(context, &ProtectionDomain::alloc(context)?)?;
-        let connected = end.qp.connect(server, ConnectOptions::default())?;
+        let end = End::new(context, &context.alloc_pd()?)?;
+        let connected = end
+            .qp
+            .connect(server, ConnectOptions::default())
+            .wait(PATIENCE)?;
         let table = RemoteMemory::try_from(connected.private_data.as_slice())?;
         if table.len < TABLE as u64 {
             return Err("the server's table is smaller than ours would be".into());
@@ -260,8 +268,8 @@ impl End {
 
     fn new(context: &Context, pd: &ProtectionDomain) -> Result<Self, Failure> {
         let region = pd.register(2 * Self::HALF, Access::LOCAL_WRITE)?;
-        let cq = CompletionQueue::create(context, 64)?;
-        let qp = QueuePair::create(pd, &cq, &cq, QpConfig::default())?;
+        let cq = context.create_cq(64)?;
+        let qp = pd.create_qp(&cq, &cq, QpConfig::default())?;
         Ok(Self { qp, cq, region })
     }
 
@@ -271,7 +279,7 @@ impl End {
             let entry = match self.receive() {
                 Ok(entry) => entry,
                 // The connection's end flushes the receive.
-                Err(_) => return Ok(self.qp.wait_disconnected(PATIENCE)?),
+                Err(_) => return Ok(self.qp.disconnected().wait(PATIENCE)?),
             };
             self.post_receive()?;
             let Slot::Entry { key, value } = Slot::decode(&entry) else {
@@ -294,7 +302,7 @@ impl End {
     fn receive(&self) -> Result<Vec<u8>, Failure> {
         let mut done = [WorkCompletion::default()];
         while self.cq.poll(&mut done)? == 0 {
-            self.cq.wait(Duration::MAX)?;
+            self.cq.readable().wait(Duration::MAX)?;
         }
         let received = done[0].ok()?.byte_len;
         Ok(self.region.to_vec(0..received as usize)?)

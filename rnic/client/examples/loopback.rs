@@ -8,9 +8,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rnic::embedded::{Device, DeviceConfig, Runtime};
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Listener, MemoryRegion,
-    ProtectionDomain, QpConfig, QueuePair, Runtime, WorkCompletion, WorkRequest,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion,
+    QpConfig, QueuePair, WorkCompletion, WorkRequest,
 };
 
 /// Any error; `Send`, so that threads can hand it on.
@@ -35,18 +36,26 @@ fn main() -> Result<(), Failure> {
         ping_pong(&ends, rounds)?
     );
     println!("{:.1} Gbit/s by Writes of 1 MiB", writes(&ends)?);
-    Ok(ends[0].qp.disconnect(PATIENCE)?)
+    Ok(ends[0].qp.disconnect().wait(PATIENCE)?)
 }
 
 fn connect(context: &Context, [near, far]: &[End; 2]) -> Result<(), Failure> {
-    let listener = Listener::bind(context, SocketAddr::from(([127, 0, 0, 1], 0)), 1)?;
+    let listener = context.listen(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        ListenOptions::default().backlog(1),
+    )?;
     let at = listener.local_addr();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| -> Result<(), rnic::Error> {
-            let request = listener.accept_request(PATIENCE)?;
-            request.accept(&far.qp, b"", PATIENCE).map(|_| ())
+            let request = listener.accept().wait(PATIENCE)?;
+            request
+                .accept(&far.qp, AcceptOptions::default())
+                .wait(PATIENCE)
+                .map(|_| ())
         });
-        near.qp.connect(at, ConnectOptions::default())?;
+        near.qp
+            .connect(at, ConnectOptions::default())
+            .wait(PATIENCE)?;
         accepted.join().expect("it does not panic")?;
         Ok(())
     })
@@ -97,11 +106,11 @@ struct End {
 
 impl End {
     fn new(context: &Context) -> Result<Self, rnic::Error> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let region = pd.register(WRITE, access)?;
-        let cq = CompletionQueue::create(context, 64)?;
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default())?;
+        let cq = context.create_cq(64)?;
+        let qp = pd.create_qp(&cq, &cq, QpConfig::default())?;
         Ok(Self { qp, cq, region })
     }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion,
     QpConfig, QueuePair, WorkCompletion, WorkRequest, WrOpcode,
 };
 
@@ -43,12 +43,14 @@ fn main() -> Result<(), Failure> {
 }
 
 fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Failure> {
-    let listener = Listener::bind(context, address, 1)?;
+    let listener = context.listen(address, ListenOptions::default().backlog(1))?;
     println!("listening on {}", listener.local_addr());
-    let request = listener.accept_request(Duration::MAX)?;
+    let request = listener.accept().wait(Duration::MAX)?;
     // The first receive must be there before the peer's first Send.
     end.post_recv()?;
-    request.accept(&end.qp, b"", PATIENCE)?;
+    request
+        .accept(&end.qp, AcceptOptions::default())
+        .wait(PATIENCE)?;
     for round in 0..ROUNDS {
         end.wait_for(WrOpcode::Recv)?;
         if round + 1 < ROUNDS {
@@ -57,12 +59,14 @@ fn serve(context: &Context, end: &End, address: SocketAddr) -> Result<(), Failur
         end.region.write(BYTES, &end.region.to_vec(0..BYTES)?)?;
         end.send()?;
     }
-    end.qp.wait_disconnected(PATIENCE)?;
+    end.qp.disconnected().wait(PATIENCE)?;
     Ok(())
 }
 
 fn ping(end: &End, address: SocketAddr) -> Result<(), Failure> {
-    end.qp.connect(address, ConnectOptions::default())?;
+    end.qp
+        .connect(address, ConnectOptions::default())
+        .wait(PATIENCE)?;
     let started = Instant::now();
     for round in 0..ROUNDS {
         end.region.fill(BYTES..2 * BYTES, round as u8)?;
@@ -74,7 +78,7 @@ fn ping(end: &End, address: SocketAddr) -> Result<(), Failure> {
         }
     }
     println!("{:?} a round", started.elapsed() / ROUNDS as u32);
-    end.qp.disconnect(PATIENCE)?;
+    end.qp.disconnect().wait(PATIENCE)?;
     Ok(())
 }
 
@@ -87,11 +91,11 @@ struct End {
 
 impl End {
     fn new(context: &Context) -> Result<Self, rnic::Error> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let region = pd.register(2 * BYTES, Access::LOCAL_WRITE)?;
-        let cq = CompletionQueue::create(context, 16)?;
+        let cq = context.create_cq(16)?;
         let config = QpConfig::default().sq_depth(8).rq_depth(8);
-        let qp = QueuePair::create(&pd, &cq, &cq, config)?;
+        let qp = pd.create_qp(&cq, &cq, config)?;
         Ok(Self { qp, cq, region })
     }
 
@@ -112,7 +116,7 @@ impl End {
         let mut done = [WorkCompletion::default(); 1];
         loop {
             if self.cq.poll(&mut done)? == 0 {
-                self.cq.wait(PATIENCE)?;
+                self.cq.readable().wait(PATIENCE)?;
                 continue;
             }
             if done[0].ok()?.opcode == opcode {

@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::{CqId, QpNum};
@@ -14,13 +13,10 @@ use rnic_ipc::work::{
 };
 use rustix::event::{PollFd, PollFlags};
 
-mod claims;
-mod failed;
 mod rings;
+mod tracked;
 
-pub use failed::WorkError;
-
-pub(crate) use claims::Claim;
+pub(crate) use tracked::WorkId;
 
 use rings::Rings;
 
@@ -28,9 +24,10 @@ use crate::block_on::block_on_until;
 use crate::context::{Context, Inner};
 use crate::error::Error;
 use crate::link::{descriptors, unexpected};
-use crate::reactor::{LazyWatch, Place, Watch};
+use crate::reactor::{LazyWatch, WakerSlot, Watch};
 use crate::spin::Spin;
 use crate::wait::Deadline;
+use crate::work_error::WorkError;
 
 /// Entries copied out of the ring at once.
 const BATCH: usize = 16;
@@ -125,7 +122,8 @@ impl WorkCompletion {
     }
 }
 
-/// Where completions of queue pairs come. Clones are the same one.
+/// Where completions of queue pairs come. Clones are the same one. `drop` of the last is one request to the RNIC, and
+/// blocks until it is answered.
 ///
 /// It must be at least as deep as all the work that may be outstanding on its queue pairs; if it
 /// overflows, they go to Error and it can't be used any more.
@@ -152,9 +150,18 @@ struct CqInner {
     idle_polls: AtomicU32,
 }
 
+impl Context {
+    /// Makes a completion queue of at least `depth` entries.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: it is more than the RNIC allows. [`Error::DaemonGone`].
+    pub fn create_cq(&self, depth: u32) -> Result<CompletionQueue, Error> {
+        CompletionQueue::create(self, depth)
+    }
+}
+
 impl CompletionQueue {
-    /// Makes one of at least `depth` entries.
-    pub fn create(context: &Context, depth: u32) -> Result<Self, Error> {
+    fn create(context: &Context, depth: u32) -> Result<Self, Error> {
         let context = context.inner();
         let request = Request::CreateCq { depth };
         let (id, made) = context.request_rings(&request, |response, fds| {
@@ -177,7 +184,7 @@ impl CompletionQueue {
                 return Err(error);
             }
         };
-        context.events().boxes().add_cq(id);
+        context.events().inboxes().add_cq(id);
         let inner = CqInner {
             context: context.clone(),
             id,
@@ -201,7 +208,7 @@ impl CompletionQueue {
     /// work on it meanwhile, and completions stay in order. Who polls meanwhile waits.
     ///
     /// # Errors
-    /// As [`Self::create`], and when the queue has overflowed. It is as it was then, but for one case: this
+    /// As [`Context::create_cq`], and when the queue has overflowed. It is as it was then, but for one case: this
     /// process can't map the memory of the new ring. Completions then go where nobody reads them, and the
     /// queue counts as one that has overflowed.
     pub fn resize(&self, depth: u32) -> Result<(), Error> {
@@ -223,7 +230,7 @@ impl CompletionQueue {
             })
         });
         if grown.is_err() && replaced {
-            inner.context.events().boxes().lose_cq(inner.id);
+            inner.context.events().inboxes().lose_cq(inner.id);
         }
         grown
     }
@@ -239,7 +246,7 @@ impl CompletionQueue {
     /// [`Error::CqOverflow`], [`Error::DaemonGone`]: found only when no completion is left, and
     /// after some polls in vain.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
-        self.leave_to_parent()?;
+        self.check_not_forked()?;
         let count = self.take(out)?;
         if count > 0 || out.is_empty() {
             return Ok(count);
@@ -253,25 +260,31 @@ impl CompletionQueue {
         let next = if looks { 0 } else { idle + 1 };
         self.inner.idle_polls.store(next, Ordering::Relaxed);
         if looks {
-            self.look_for_trouble()?;
+            self.check_async_error()?;
         }
         Ok(0)
     }
 
     /// Whether a look at the ring finds no completion. It takes no lock, makes no progress and finds no
-    /// trouble: [`Self::poll`] does.
+    /// asynchronous error: [`Self::poll`] does.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inner.rings.is_empty()
     }
 
-    #[inline]
     /// Fails in a child of fork(2): completions are for its parent.
-    fn leave_to_parent(&self) -> Result<(), Error> {
-        match self.inner.context.is_parents() {
-            true => Err(self.inner.context.gone()),
+    #[inline]
+    fn check_not_forked(&self) -> Result<(), Error> {
+        match self.inner.context.is_forked_child() {
+            true => Err(self.inner.context.closed_error()),
             false => Ok(()),
         }
+    }
+
+    /// One completion, if there is one.
+    pub(crate) fn take_one(&self) -> Result<Option<WorkCompletion>, Error> {
+        let mut done = [WorkCompletion::default()];
+        Ok((self.poll(&mut done)? > 0).then(|| done[0]))
     }
 
     fn take(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
@@ -304,7 +317,7 @@ impl CompletionQueue {
     /// or error. Takes earlier wake-ups off. Poll again before blocking on the descriptor: a
     /// completion that came before this call wakes nobody.
     pub fn arm(&self, solicited_only: bool) {
-        if self.leave_to_parent().is_err() {
+        if self.check_not_forked().is_err() {
             return;
         }
         if self.inner.notify.drain() == Drained::Woken
@@ -318,7 +331,7 @@ impl CompletionQueue {
     /// As [`Self::arm`], and wake-ups that wait on [`Self::fd`] stay there: each is one that
     /// [`Self::take_notification`] tells of.
     pub fn request_notification(&self, solicited_only: bool) {
-        if self.leave_to_parent().is_err() {
+        if self.check_not_forked().is_err() {
             return;
         }
         self.inner.rings.lock().arm(solicited_only);
@@ -329,23 +342,23 @@ impl CompletionQueue {
     /// # Errors
     /// [`Error::DaemonGone`] when none is left and none will come any more.
     pub fn take_notification(&self) -> Result<bool, Error> {
-        self.leave_to_parent()?;
+        self.check_not_forked()?;
         self.inner.context.drive();
         match self.inner.notify.take() {
             Drained::Woken => Ok(true),
             Drained::Quiet => Ok(false),
             Drained::Gone => {
                 self.inner.context.set_gone();
-                Err(self.inner.context.gone())
+                Err(self.inner.context.closed_error())
             }
         }
     }
 
-    /// As [`Self::arm`], for a future that waits at `place`. A wake-up that it takes off the
+    /// As [`Self::arm`], for a future that waits in `slot`. A wake-up that it takes off the
     /// descriptor is meant for the others too.
-    pub(crate) fn arm_for(&self, place: &Place<'_>) {
+    pub(crate) fn arm_for(&self, slot: &WakerSlot<'_>) {
         if self.inner.notify.drain() == Drained::Woken {
-            place.wake_others();
+            slot.wake_others();
         }
         self.inner.rings.lock().arm(false);
     }
@@ -364,15 +377,11 @@ impl CompletionQueue {
         self.inner.notify.as_fd()
     }
 
-    /// Waits until there is a completion to poll. Where completions have come within microseconds it
+    /// Blocks until there is a completion to poll. Where completions have come within microseconds it
     /// polls for as long before it sleeps.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], [`Error::CqOverflow`], [`Error::DaemonGone`].
-    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Deadline::after(timeout);
+    pub(crate) fn wait_readable(&self, deadline: Deadline) -> Result<(), Error> {
         let context = &self.inner.context;
-        if !context.is_inline() && !timeout.is_zero() {
+        if !context.is_inline() && deadline.left().is_some() {
             let mut spell = self.inner.spin.begin();
             while spell.goes_on() {
                 if self.has_completions()? {
@@ -396,9 +405,9 @@ impl CompletionQueue {
             if self.has_completions()? {
                 return Ok(());
             }
-            self.look_for_trouble()?;
+            self.check_async_error()?;
             // A call that waits for its own completion may take this thread's wake-up off the descriptor.
-            if self.inner.rings.lock().claims.were_made() {
+            if self.inner.rings.lock().tracked.was_used() {
                 return match block_on_until(self.readable(), deadline) {
                     Some(readable) => readable,
                     None => Err(deadline.missed("a completion")),
@@ -427,41 +436,41 @@ impl CompletionQueue {
                 .map_err(Error::of_fault)?)
     }
 
-    /// Claims the completion of work of a queue pair, under the number in the claim: polling won't find it,
-    /// [`Self::take_claimed`] does.
-    pub(crate) fn claim(&self, qp: QpNum) -> Claim {
-        self.inner.rings.lock().claims.make(qp)
+    /// Tracks work that is about to be posted to a queue pair, under the number in what it returns: polling won't find
+    /// its completion, [`Self::take_tracked`] does.
+    pub(crate) fn track(&self, qp: QpNum) -> WorkId {
+        self.inner.rings.lock().tracked.add(qp)
     }
 
-    /// The claimed work was not posted.
-    pub(crate) fn withdraw(&self, claim: Claim) {
-        self.inner.rings.lock().claims.withdraw(claim);
+    /// The tracked work was not posted.
+    pub(crate) fn untrack(&self, id: WorkId) {
+        self.inner.rings.lock().tracked.remove(id);
     }
 
-    /// Nobody waits for the claimed completion any more.
-    pub(crate) fn abandon(&self, claim: Claim) {
-        self.inner.rings.lock().claims.abandon(claim);
+    /// Nobody waits for the completion of tracked work any more.
+    pub(crate) fn abandon(&self, id: WorkId) {
+        self.inner.rings.lock().tracked.abandon(id);
     }
 
-    /// Ends the claims of a queue pair that is gone.
-    pub(crate) fn forget_claims(&self, qp: QpNum) {
+    /// Forgets the tracked work of a queue pair that is gone.
+    pub(crate) fn forget_tracked(&self, qp: QpNum) {
         let mut rings = self.inner.rings.lock();
-        if rings.claims.are_of(qp) {
+        if rings.tracked.has_any_of(qp) {
             // A fault is found again by the next call that looks.
             let _ = rings.sort();
-            rings.claims.forget(qp);
+            rings.tracked.forget(qp);
         }
     }
 
-    /// The completion that was claimed, if it has come. Never blocks.
+    /// The completion of tracked work, if it has come. Never blocks.
     ///
     /// # Errors
     /// [`Error::CqOverflow`] when it can't be reached, because nobody polls the queue's other completions.
-    pub(crate) fn take_claimed(&self, claim: Claim) -> Result<Option<WorkCompletion>, Error> {
-        self.leave_to_parent()?;
+    pub(crate) fn take_tracked(&self, id: WorkId) -> Result<Option<WorkCompletion>, Error> {
+        self.check_not_forked()?;
         let mut rings = self.inner.rings.lock();
         let reached = rings.sort().map_err(Error::of_fault)?;
-        match rings.claims.take(claim) {
+        match rings.tracked.take(id) {
             Some(raw) => Ok(Some(WorkCompletion::decode(&raw)?)),
             None if !reached => Err(Error::CqOverflow),
             None => Ok(None),
@@ -475,8 +484,8 @@ impl CompletionQueue {
 
     /// Whether something is kept for calls that wait for their own completions, or because of them.
     #[cfg(test)]
-    pub(crate) fn has_claims(&self) -> bool {
-        !self.inner.rings.lock().claims.are_none()
+    pub(crate) fn has_tracked(&self) -> bool {
+        !self.inner.rings.lock().tracked.is_none()
     }
 
     /// What a resize holds.
@@ -486,23 +495,23 @@ impl CompletionQueue {
     }
 
     /// Fails when the CQ overflowed or the daemon is gone, and nothing is left to be polled.
-    pub(crate) fn look_for_trouble(&self) -> Result<(), Error> {
-        match self.trouble() {
-            // Completions that were put before the trouble are still to be taken.
-            Some(trouble) if !self.has_completions()? => Err(trouble),
+    pub(crate) fn check_async_error(&self) -> Result<(), Error> {
+        match self.async_error() {
+            // Completions that were put before the error are still to be taken.
+            Some(error) if !self.has_completions()? => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Whether the CQ overflowed or the daemon is gone.
-    pub(crate) fn trouble(&self) -> Option<Error> {
+    pub(crate) fn async_error(&self) -> Option<Error> {
         let context = &self.inner.context;
-        // The boxes are not held when the rings are asked: a resize holds the rings while it asks the daemon,
-        // and looks into the boxes when that is gone.
+        // The inboxes are not held when the rings are asked: a resize holds the rings while it asks the daemon,
+        // and looks into the inboxes when that is gone.
         let (failed, gone) = {
-            let boxes = context.events().boxes();
-            let failed = boxes.failed_cqs.contains(&self.inner.id);
-            (failed, boxes.is_closed().then(|| boxes.gone()))
+            let inboxes = context.events().inboxes();
+            let failed = inboxes.failed_cqs.contains(&self.inner.id);
+            (failed, inboxes.is_closed().then(|| inboxes.closed_error()))
         };
         if gone.is_some() {
             context.set_gone();
@@ -529,6 +538,6 @@ impl AsRawFd for CompletionQueue {
 impl Drop for CqInner {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyCq { cq: self.id });
-        self.context.forget(|boxes| boxes.remove_cq(self.id));
+        self.context.forget(|inboxes| inboxes.remove_cq(self.id));
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
@@ -14,8 +15,9 @@ use rnic_ipc::transport::Channel;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::error::Error;
-use crate::events::{Boxes, Events};
+use crate::events::{Events, Inboxes};
 use crate::link::{Link, descriptors, unexpected};
+use crate::reactor::WakerSlot;
 use crate::session::Session;
 use crate::wait::{Deadline, LOOK_ROUND, lock, poll};
 
@@ -28,6 +30,9 @@ pub(crate) const INLINE_NAP: Duration = Duration::from_micros(50);
 /// A client's way to one RNIC: to one device, which has one interface. Clones are the same client.
 ///
 /// A program that wants to use two devices opens two contexts. Objects of one are unknown to the other.
+///
+/// Its calls are requests to the RNIC, which answers within microseconds unless the host is overloaded. `drop` of the last clone,
+/// and of the last object that came from it, closes the client's sockets and does not wait.
 #[derive(Clone, Debug)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -113,7 +118,7 @@ impl Context {
     }
 
     /// Becomes readable when an event may be there: then call the non-blocking calls
-    /// ([`crate::QueuePair::take_event`], [`crate::Listener::accept_request`] with no timeout) of
+    /// ([`crate::QueuePair::take_event`], [`crate::Listener::accept`] with no time to wait) of
     /// all objects. Meant for programs that make no blocking calls from other threads on this
     /// context: those take events off the socket for everybody.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
@@ -132,6 +137,17 @@ impl Context {
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
+    }
+}
+
+/// Two objects that are to be used together, each with its context and name.
+pub(crate) fn same_context(
+    (one, what): (&Arc<Inner>, &'static str),
+    (other, of): (&Arc<Inner>, &'static str),
+) -> Result<(), Error> {
+    match Arc::ptr_eq(one, other) {
+        true => Ok(()),
+        false => Err(Error::WrongContext { what, of }),
     }
 }
 
@@ -214,7 +230,7 @@ impl Inner {
         match self.link.request(request, fds) {
             Err(Error::DaemonGone) => {
                 self.set_gone();
-                Err(self.gone())
+                Err(self.closed_error())
             }
             reply => reply,
         }
@@ -223,7 +239,7 @@ impl Inner {
     /// The session, when the RNIC is in this process.
     pub(crate) fn session(&self) -> Result<Option<&Session>, Error> {
         match self.link.session() {
-            Some(_) if self.is_gone() => Err(self.gone()),
+            Some(_) if self.is_gone() => Err(self.closed_error()),
             session => Ok(session),
         }
     }
@@ -256,10 +272,68 @@ impl Inner {
         }
     }
 
+    /// Waits until `take` finds what it looks for among the events. With no time at all it looks once.
+    pub(crate) fn wait_for_event<T>(
+        &self,
+        deadline: Deadline,
+        what: &'static str,
+        mut take: impl FnMut(&mut Inboxes) -> Option<T>,
+    ) -> Result<T, Error> {
+        if self.is_forked_child() {
+            return Err(self.closed_error());
+        }
+        self.drive();
+        let mut inboxes = self.events.inboxes();
+        loop {
+            if let Some(found) = take(&mut inboxes) {
+                return Ok(found);
+            }
+            if inboxes.is_closed() {
+                self.set_gone();
+                return Err(inboxes.closed_error());
+            }
+            let unwanted = inboxes.take_unwanted();
+            if !unwanted.is_empty() {
+                drop(inboxes);
+                unwanted.into_iter().for_each(|it| self.turn_away(it));
+                inboxes = self.events.inboxes();
+                continue;
+            }
+            let left = deadline.left().ok_or_else(|| deadline.missed(what))?;
+            let block = |fds: &mut [PollFd<'_>], limit| self.block(fds, limit);
+            inboxes = self.events.wait_for_news(inboxes, left, block)?;
+        }
+    }
+
+    /// One look of a future that waits in `slot` until `take` finds what it looks for among the events.
+    pub(crate) fn poll_for_event<T>(
+        &self,
+        slot: &WakerSlot<'_>,
+        task: &Task<'_>,
+        take: impl FnOnce(&mut Inboxes) -> Option<T>,
+    ) -> Poll<Result<T, Error>> {
+        if self.is_forked_child() {
+            return Poll::Ready(Err(self.closed_error()));
+        }
+        self.drive();
+        slot.take(task.waker());
+        let mut inboxes = self.events.inboxes();
+        if let Some(found) = take(&mut inboxes) {
+            return Poll::Ready(Ok(found));
+        }
+        if inboxes.is_closed() {
+            self.set_gone();
+            return Poll::Ready(Err(inboxes.closed_error()));
+        }
+        drop(inboxes);
+        self.come_back(task);
+        Poll::Pending
+    }
+
     /// Lets go of what came for an object, on drop.
-    pub(crate) fn forget(&self, object: impl FnOnce(&mut Boxes)) {
-        if !self.is_parents() {
-            object(&mut self.events.boxes());
+    pub(crate) fn forget(&self, object: impl FnOnce(&mut Inboxes)) {
+        if !self.is_forked_child() {
+            object(&mut self.events.inboxes());
         }
     }
 
@@ -273,28 +347,28 @@ impl Inner {
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed) || self.is_parents()
+        self.gone.load(Ordering::Relaxed) || self.is_forked_child()
     }
 
     /// Whether a parent of this process opened it. Then the rings and sockets are the parent's, and nothing
     /// of them is touched; locks may be held for ever.
-    pub(crate) fn is_parents(&self) -> bool {
+    pub(crate) fn is_forked_child(&self) -> bool {
         self.process != rnic_adopt::forks()
     }
 
     /// Fails when nothing works any more.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.is_gone() {
-            true => Err(self.gone()),
+            true => Err(self.closed_error()),
             false => Ok(()),
         }
     }
 
     /// Why nothing works any more, when the other side is gone.
-    pub(crate) fn gone(&self) -> Error {
-        match self.is_parents() {
+    pub(crate) fn closed_error(&self) -> Error {
+        match self.is_forked_child() {
             true => Error::DaemonGone,
-            false => self.events.gone(),
+            false => self.events.closed_error(),
         }
     }
 
@@ -341,7 +415,7 @@ impl Inner {
             // An engine that is gone may have left its flag at sleeping, or its ring full.
             if (kick || !rung) && (self.is_gone() || self.events.is_closed()) {
                 self.set_gone();
-                return Err(self.gone());
+                return Err(self.closed_error());
             }
             if rung {
                 return Ok(());
@@ -358,7 +432,7 @@ impl Inner {
 
     /// A future of this task is about to wait. Nobody else would drive an engine that lives on its
     /// clients' calls: the task runs again at once.
-    pub(crate) fn come_back(&self, task: &std::task::Context<'_>) {
+    pub(crate) fn come_back(&self, task: &Task<'_>) {
         if self.is_inline() {
             task.waker().wake_by_ref();
         }

@@ -5,7 +5,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, PeerDepths, Refusal};
@@ -15,9 +14,7 @@ use rnic_ipc::shm::{OutOfBounds, ShmError};
 use rnic_ipc::transport::TransportError;
 use rustix::io::Errno;
 
-use crate::completion::WorkError;
-use crate::context::Inner;
-use crate::remote_memory::RemoteMemory;
+use crate::work_error::WorkError;
 
 /// Any error of this crate. Its `Debug` is its sentence, too.
 #[derive(thiserror::Error)]
@@ -124,7 +121,7 @@ pub enum Error {
     #[error("this queue pair's receives come from a shared receive queue: post them there")]
     SharedReceives,
     /// The completion queue overflowed; its queue pairs are in Error. Make it deeper than all work
-    /// that may be outstanding. Or a call waits for its own completion ([`crate::Outstanding`]), while as many
+    /// that may be outstanding. Or a call waits for its own completion ([`crate::pending::PostedWork`]), while as many
     /// others as the queue has entries are left to be polled.
     #[error(
         "the completion queue overflowed: make it at least as deep as all work outstanding on its \
@@ -161,13 +158,14 @@ pub enum Error {
     NotConnected,
     /// Bytes that advertise no memory, such as private data of a peer that sent none.
     #[error(
-        "{found} bytes where the peer was to advertise memory, which takes {} (RemoteMemory::to_bytes): \
-         do both sides agree on what their private data is?",
-        RemoteMemory::ENCODED
+        "{found} bytes where the peer was to advertise memory, which takes {needed} (RemoteMemory::to_bytes): \
+         do both sides agree on what their private data is?"
     )]
     NotRemoteMemory {
         /// How many bytes there were.
         found: usize,
+        /// How many there must be: [`RemoteMemory::ENCODED`](crate::RemoteMemory::ENCODED).
+        needed: usize,
     },
     /// Work that completed, but not with success.
     #[error(transparent)]
@@ -207,17 +205,6 @@ macro_rules! debug_is_display {
 pub(crate) use debug_is_display;
 
 debug_is_display!(Error);
-
-/// Two objects that are to be used together, each with its context and name.
-pub(crate) fn same_context(
-    (one, what): (&Arc<Inner>, &'static str),
-    (other, of): (&Arc<Inner>, &'static str),
-) -> Result<(), Error> {
-    match Arc::ptr_eq(one, other) {
-        true => Ok(()),
-        false => Err(Error::WrongContext { what, of }),
-    }
-}
 
 impl Error {
     pub(crate) fn protocol(what: impl Into<String>) -> Self {

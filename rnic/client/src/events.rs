@@ -1,7 +1,7 @@
-//! Events: read off the event socket by whoever waits, sorted into a box per object.
+//! Events: read off the event socket by whoever waits, sorted into an inbox per object.
 //!
 //! Of several threads that wait, one blocks on the socket and the others on a condition variable.
-//! Whoever reads events reads all that are there and tells the others. Nobody misses any: boxes
+//! Whoever reads events reads all that are there and tells the others. Nobody misses any: inboxes
 //! are looked into and waiting begins under one lock; and the thread on the socket is nudged when
 //! another one emptied the socket under it. Futures wait at the socket's watch: its edges run them
 //! again, and so does whoever took news off the socket before the reactor saw it.
@@ -11,11 +11,10 @@
 //! again only when all others have.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, PeerDepths, Refusal};
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
@@ -23,10 +22,9 @@ use rnic_ipc::transport::{Channel, TransportError};
 use rnic_ipc::wake::{self, WakeReceiver, WakeSender};
 use rustix::event::{PollFd, PollFlags};
 
-use crate::context::Inner;
 use crate::error::Error;
-use crate::reactor::{LazyWatch, Place, Watch};
-use crate::wait::{Deadline, LOOK_ROUND, lock};
+use crate::reactor::{LazyWatch, Watch};
+use crate::wait::{LOOK_ROUND, lock};
 
 /// What was agreed when a connection came about.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +44,7 @@ pub struct Established {
 pub enum EventSource {
     /// [`crate::QueuePair::take_event`].
     QueuePair(QpNum),
-    /// [`crate::Listener::accept_request`].
+    /// [`crate::Listener::accept`].
     Listener(ListenerId),
     /// The completion queue overflowed.
     CompletionQueue(CqId),
@@ -97,7 +95,7 @@ impl ConnectionEvent {
 
 /// A peer's request, as it came.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PeerRequest {
     pub(crate) request: ConnRequestId,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
@@ -107,7 +105,7 @@ pub(crate) struct Asked {
 
 /// What came for a queue pair.
 #[derive(Debug, Default)]
-pub(crate) struct QpBox {
+pub(crate) struct QpInbox {
     /// Not taken yet, oldest first.
     pub(crate) events: VecDeque<ConnectionEvent>,
     /// How the connection ended, if it did; stays.
@@ -119,7 +117,7 @@ pub(crate) struct QpBox {
     stale: u32,
 }
 
-impl QpBox {
+impl QpInbox {
     /// The queue pair is Idle again: whatever is still to come of its last connection is dropped.
     pub(crate) fn begin_anew(&mut self) {
         let end_to_come = self.begun.is_some() && self.ended.is_none();
@@ -132,13 +130,13 @@ impl QpBox {
 
 /// What came, sorted.
 #[derive(Debug, Default)]
-pub(crate) struct Boxes {
-    pub(crate) qps: HashMap<QpNum, QpBox>,
-    pub(crate) listeners: HashMap<ListenerId, VecDeque<Asked>>,
+pub(crate) struct Inboxes {
+    pub(crate) qps: HashMap<QpNum, QpInbox>,
+    pub(crate) listeners: HashMap<ListenerId, VecDeque<PeerRequest>>,
     /// Requests to `Listen` whose replies were not read yet.
     listens: usize,
     /// Peers' requests that came before such a reply.
-    early: Vec<(ListenerId, Asked)>,
+    early: Vec<(ListenerId, PeerRequest)>,
     /// Those to listeners that are gone, to be rejected.
     unwanted: Vec<ConnRequestId>,
     cqs: HashSet<CqId>,
@@ -157,11 +155,11 @@ pub(crate) struct Boxes {
     ended: Option<Refusal>,
 }
 
-/// The event socket and the boxes.
+/// The event socket and the inboxes.
 #[derive(Debug)]
 pub(crate) struct Events {
     socket: Channel,
-    boxes: Mutex<Boxes>,
+    inboxes: Mutex<Inboxes>,
     news: Condvar,
     nudge: WakeSender,
     nudged: WakeReceiver,
@@ -176,7 +174,7 @@ impl Events {
         })?;
         Ok(Self {
             socket,
-            boxes: Mutex::default(),
+            inboxes: Mutex::default(),
             news: Condvar::new(),
             nudge,
             nudged,
@@ -188,72 +186,50 @@ impl Events {
         self.socket.as_fd()
     }
 
-    /// The boxes, with all in them that has come.
-    pub(crate) fn boxes(&self) -> MutexGuard<'_, Boxes> {
-        let mut boxes = lock(&self.boxes);
-        self.pump(&mut boxes);
-        boxes
+    /// The inboxes, with all in them that has come.
+    pub(crate) fn inboxes(&self) -> MutexGuard<'_, Inboxes> {
+        let mut inboxes = lock(&self.inboxes);
+        self.pump(&mut inboxes);
+        inboxes
     }
 
     /// Why nothing works any more, when the other side is gone.
-    pub(crate) fn gone(&self) -> Error {
-        self.boxes().gone()
+    pub(crate) fn closed_error(&self) -> Error {
+        self.inboxes().closed_error()
     }
 
     /// Whether the other side is found to be gone.
     pub(crate) fn is_closed(&self) -> bool {
-        self.boxes().closed
+        self.inboxes().closed
     }
 
-    /// Waits until `take` finds what it looks for. With no time at all it looks once.
-    pub(crate) fn wait<T>(
-        &self,
-        context: &Inner,
-        deadline: Deadline,
-        what: &'static str,
-        mut take: impl FnMut(&mut Boxes) -> Option<T>,
-    ) -> Result<T, Error> {
-        if context.is_parents() {
-            return Err(context.gone());
+    /// Waits once for news, for at most `limit`: on the socket, by `block`, or for another thread that does.
+    pub(crate) fn wait_for_news<'a>(
+        &'a self,
+        mut inboxes: MutexGuard<'a, Inboxes>,
+        limit: Duration,
+        block: impl FnOnce(&mut [PollFd<'_>], Duration) -> Result<(), Error>,
+    ) -> Result<MutexGuard<'a, Inboxes>, Error> {
+        if inboxes.reading {
+            let waited = self.news.wait_timeout(inboxes, limit.min(LOOK_ROUND));
+            inboxes = waited.unwrap_or_else(PoisonError::into_inner).0;
+        } else {
+            inboxes.reading = true;
+            drop(inboxes);
+            let mut fds = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(&self.nudged, PollFlags::IN),
+            ];
+            let blocked = block(&mut fds, limit);
+            self.nudged.drain();
+            inboxes = lock(&self.inboxes);
+            inboxes.reading = false;
+            // Another waiter takes the socket over if this one leaves now.
+            self.news.notify_all();
+            blocked?;
         }
-        context.drive();
-        let mut boxes = self.boxes();
-        loop {
-            if let Some(found) = take(&mut boxes) {
-                return Ok(found);
-            }
-            if boxes.closed {
-                context.set_gone();
-                return Err(boxes.gone());
-            }
-            if !boxes.unwanted.is_empty() {
-                let unwanted = std::mem::take(&mut boxes.unwanted);
-                drop(boxes);
-                unwanted.into_iter().for_each(|it| context.turn_away(it));
-                boxes = self.boxes();
-                continue;
-            }
-            let left = deadline.left().ok_or_else(|| deadline.missed(what))?;
-            if boxes.reading {
-                let waited = self.news.wait_timeout(boxes, left.min(LOOK_ROUND));
-                boxes = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else {
-                boxes.reading = true;
-                drop(boxes);
-                let mut fds = [
-                    PollFd::new(&self.socket, PollFlags::IN),
-                    PollFd::new(&self.nudged, PollFlags::IN),
-                ];
-                let blocked = context.block(&mut fds, left);
-                self.nudged.drain();
-                boxes = lock(&self.boxes);
-                boxes.reading = false;
-                // Another waiter takes the socket over if this one leaves now.
-                self.news.notify_all();
-                blocked?;
-            }
-            self.pump(&mut boxes);
-        }
+        self.pump(&mut inboxes);
+        Ok(inboxes)
     }
 
     /// Where futures wait for news.
@@ -261,60 +237,24 @@ impl Events {
         self.watch.get_or_make(self.fd())
     }
 
-    /// Waits, as a future, until `take` finds what it looks for.
-    pub(crate) async fn next<T>(
-        &self,
-        context: &Inner,
-        mut take: impl FnMut(&mut Boxes) -> Option<T>,
-    ) -> Result<T, Error> {
-        let place = self.watch()?.place();
-        poll_fn(|task| self.poll(context, &place, task, &mut take)).await
-    }
-
-    /// One look of a future that waits at `place` until `take` finds what it looks for.
-    pub(crate) fn poll<T>(
-        &self,
-        context: &Inner,
-        place: &Place<'_>,
-        task: &Task<'_>,
-        take: impl FnOnce(&mut Boxes) -> Option<T>,
-    ) -> Poll<Result<T, Error>> {
-        if context.is_parents() {
-            return Poll::Ready(Err(context.gone()));
-        }
-        context.drive();
-        place.take(task.waker());
-        let mut boxes = self.boxes();
-        if let Some(found) = take(&mut boxes) {
-            return Poll::Ready(Ok(found));
-        }
-        if boxes.closed {
-            context.set_gone();
-            return Poll::Ready(Err(boxes.gone()));
-        }
-        drop(boxes);
-        context.come_back(task);
-        Poll::Pending
-    }
-
     /// Sorts what is on the socket and tells those who wait.
-    fn pump(&self, boxes: &mut Boxes) {
+    fn pump(&self, inboxes: &mut Inboxes) {
         let mut news = false;
-        while !boxes.closed {
+        while !inboxes.closed {
             match self.socket.try_recv::<Event>() {
-                Ok(Some((event, _))) => boxes.sort(event),
-                Ok(None) => boxes.closed = true,
+                Ok(Some((event, _))) => inboxes.sort(event),
+                Ok(None) => inboxes.closed = true,
                 Err(TransportError::WouldBlock) => break,
                 Err(error) => {
                     log::error!("the event socket can't be used any more: {error}");
-                    boxes.closed = true;
+                    inboxes.closed = true;
                 }
             }
             news = true;
         }
         if news {
             self.news.notify_all();
-            if boxes.reading {
+            if inboxes.reading {
                 self.nudge.wake();
             }
             if let Some(watch) = self.watch.get() {
@@ -324,13 +264,18 @@ impl Events {
     }
 }
 
-impl Boxes {
+impl Inboxes {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
+    /// The requests of peers to listeners that are gone, which are to be rejected.
+    pub(crate) fn take_unwanted(&mut self) -> Vec<ConnRequestId> {
+        std::mem::take(&mut self.unwanted)
+    }
+
     /// Why nothing works any more, when the other side is gone.
-    pub(crate) fn gone(&self) -> Error {
+    pub(crate) fn closed_error(&self) -> Error {
         let why = self.ended.clone();
         why.map_or(Error::DaemonGone, Error::SessionEnded)
     }
@@ -391,7 +336,7 @@ impl Boxes {
                 mpa,
                 private_data,
             } => {
-                let asked = Asked {
+                let asked = PeerRequest {
                     request,
                     local,
                     remote,

@@ -2,21 +2,20 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rnic_ipc::control::{
     ListenSpec, MpaOptions, Refusal, RefusalCode, Request, Response, Transport,
 };
 use rnic_ipc::id::ListenerId;
 
-use crate::address::first_of;
-use crate::context::{Context, Inner};
-use crate::error::{Error, same_context};
-use crate::events::{Asked, Boxes, Established};
+use crate::addresses::first_of;
+use crate::context::{Context, Inner, same_context};
+use crate::error::Error;
+use crate::events::{Inboxes, PeerRequest};
 use crate::link::unexpected;
 use crate::queue_pair::QueuePair;
 use crate::setters::setters;
-use crate::wait::Deadline;
+use crate::waits::{Accepting, Connecting};
 
 /// How many ports of the kernel's choice are tried on all addresses.
 const PORT_ATTEMPTS: u32 = 8;
@@ -48,46 +47,40 @@ setters! {
 }
 
 /// A local address and port on which peers may connect, or all addresses of the device with one port.
-/// Dropping it resets requests that wait.
+/// Dropping it rejects requests that wait. `drop` blocks for an answer of the RNIC to each address and each such request.
 #[derive(Debug)]
 pub struct Listener {
     context: Arc<Inner>,
     local: SocketAddr,
     /// One for each address.
-    places: Vec<Place>,
+    endpoints: Vec<LocalEndpoint>,
 }
 
 /// An address where the RNIC listens.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LocalEndpoint {
     id: ListenerId,
     local: SocketAddr,
 }
 
-impl Listener {
+impl Context {
     /// Listens on an address of the device; port 0 lets the kernel choose. The address `0.0.0.0` means
     /// each IPv4 address that the device has now, and `[::]` each address of both families: each is a
-    /// listener of its own to the RNIC and its limits. `backlog`: how many requests may wait to be
-    /// answered, for each address. Where `local` names several addresses, it is the first that can be used.
+    /// listener of its own to the RNIC and its limits. Where `local` names several addresses, it is the first that can
+    /// be used; a name is resolved in the call.
     ///
     /// # Errors
     /// [`Error::Refused`]: the address is not the device's, or the port is in use. [`Error::Address`].
-    pub fn bind(context: &Context, local: impl ToSocketAddrs, backlog: u32) -> Result<Self, Error> {
-        Self::bind_with(context, local, ListenOptions::default().backlog(backlog))
-    }
-
-    /// As [`Self::bind`], with all options.
-    ///
-    /// # Errors
-    /// As [`Self::bind`].
-    pub fn bind_with(
-        context: &Context,
+    pub fn listen(
+        &self,
         local: impl ToSocketAddrs,
         options: ListenOptions,
-    ) -> Result<Self, Error> {
-        first_of(local, |local| Self::bind_to(context, local, options))
+    ) -> Result<Listener, Error> {
+        first_of(local, |local| Listener::bind_to(self, local, options))
     }
+}
 
+impl Listener {
     fn bind_to(
         context: &Context,
         local: SocketAddr,
@@ -96,7 +89,7 @@ impl Listener {
         if !local.ip().is_unspecified() {
             let mut listener = Self::nowhere(context, local);
             listener.add(local, options)?;
-            listener.local = listener.places[0].local;
+            listener.local = listener.endpoints[0].local;
             return Ok(listener);
         }
         let device = context.device_info()?;
@@ -114,7 +107,7 @@ impl Listener {
                     attempts += 1;
                 }
                 Err(error) => return Err(error),
-                Ok(listener) if listener.places.is_empty() => {
+                Ok(listener) if listener.endpoints.is_empty() => {
                     return Err(Error::Refused(Refusal {
                         code: RefusalCode::AddressNotLocal,
                         message: format!(
@@ -154,14 +147,14 @@ impl Listener {
         Self {
             context: context.inner().clone(),
             local,
-            places: Vec::new(),
+            endpoints: Vec::new(),
         }
     }
 
     /// Listens on one more address; the port.
     fn add(&mut self, local: SocketAddr, options: ListenOptions) -> Result<u16, Error> {
-        let boxes = || self.context.events().boxes();
-        boxes().begin_listen();
+        let inboxes = || self.context.events().inboxes();
+        inboxes().begin_listen();
         let reply = self.context.request(
             &Request::Listen(ListenSpec {
                 local,
@@ -174,11 +167,11 @@ impl Listener {
             Ok((Response::Listening { listener, .. }, _)) => Some(*listener),
             _ => None,
         };
-        boxes().end_listen(granted);
+        inboxes().end_listen(granted);
         match reply? {
             (Response::Listening { listener, local }, _) => {
                 let id = listener;
-                self.places.push(Place { id, local });
+                self.endpoints.push(LocalEndpoint { id, local });
                 Ok(local.port())
             }
             (other, _) => Err(unexpected(&other)),
@@ -192,40 +185,28 @@ impl Listener {
 
     /// Each address where peers may connect: one, or all of the device's.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.places.iter().map(|place| place.local)
+        self.endpoints.iter().map(|it| it.local)
     }
 
     /// Their numbers, by which [`crate::EventSources`] names them.
     pub fn ids(&self) -> impl Iterator<Item = ListenerId> + '_ {
-        self.places.iter().map(|place| place.id)
+        self.endpoints.iter().map(|it| it.id)
     }
 
-    /// Waits for a peer's request. With no time at all takes one that is there.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], [`Error::DaemonGone`].
-    pub fn accept_request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
-        let asked = self.context.events().wait(
-            &self.context,
-            Deadline::after(timeout),
-            "a connection request",
-            |boxes| self.take(boxes),
-        )?;
-        Ok(self.request(asked))
+    /// Waits for a peer's request.
+    pub fn accept(&self) -> Accepting<'_> {
+        Accepting::new(self)
     }
 
     /// The request that has waited longest, on whichever address: the RNIC numbers them as they come.
-    pub(crate) fn take(&self, boxes: &mut Boxes) -> Option<Asked> {
-        let first = |id: &ListenerId| Some(boxes.listeners.get(id)?.front()?.request);
-        let waiting = self
-            .places
-            .iter()
-            .filter(|place| first(&place.id).is_some());
-        let id = waiting.min_by_key(|place| first(&place.id))?.id;
-        boxes.listeners.get_mut(&id)?.pop_front()
+    pub(crate) fn take(&self, inboxes: &mut Inboxes) -> Option<PeerRequest> {
+        let first = |id: &ListenerId| Some(inboxes.listeners.get(id)?.front()?.request);
+        let waiting = self.endpoints.iter().filter(|it| first(&it.id).is_some());
+        let id = waiting.min_by_key(|it| first(&it.id))?.id;
+        inboxes.listeners.get_mut(&id)?.pop_front()
     }
 
-    pub(crate) fn request(&self, asked: Asked) -> ConnectionRequest {
+    pub(crate) fn request(&self, asked: PeerRequest) -> ConnectionRequest {
         ConnectionRequest {
             context: self.context.clone(),
             asked,
@@ -240,11 +221,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        for Place { id, .. } in &self.places {
+        for LocalEndpoint { id, .. } in &self.endpoints {
             self.context.give_back(&Request::Unlisten { listener: *id });
             let mut waiting = None;
             self.context
-                .forget(|boxes| waiting = boxes.listeners.remove(id));
+                .forget(|inboxes| waiting = inboxes.listeners.remove(id));
             for asked in waiting.into_iter().flatten() {
                 self.context.turn_away(asked.request);
             }
@@ -260,8 +241,6 @@ pub struct AcceptOptions {
     pub private_data: Vec<u8>,
     /// Our limits.
     pub mpa: MpaOptions,
-    /// How long to wait for the outcome.
-    pub timeout: Duration,
 }
 
 impl Default for AcceptOptions {
@@ -269,7 +248,6 @@ impl Default for AcceptOptions {
         Self {
             private_data: Vec::new(),
             mpa: MpaOptions::default(),
-            timeout: Duration::from_secs(10),
         }
     }
 }
@@ -278,15 +256,15 @@ setters! {
     AcceptOptions {
         private_data: impl Into<Vec<u8>>,
         mpa: MpaOptions,
-        timeout: Duration,
     }
 }
 
-/// A peer that wants to connect. Dropping it unanswered rejects the peer.
+/// A peer that wants to connect. Dropping it unanswered rejects the peer: one request to the RNIC, whose answer `drop`
+/// waits for.
 #[derive(Debug)]
 pub struct ConnectionRequest {
     context: Arc<Inner>,
-    asked: Asked,
+    asked: PeerRequest,
     answered: bool,
 }
 
@@ -311,42 +289,14 @@ impl ConnectionRequest {
         self.asked.mpa
     }
 
-    /// Takes the connection with an idle queue pair of the same context and waits until it is
-    /// there. Post the receives that the peer's first Sends need before.
-    ///
-    /// # Errors
-    /// As for [`QueuePair::connect`]; [`Error::WrongContext`].
-    pub fn accept(
-        self,
-        qp: &QueuePair,
-        private_data: &[u8],
-        timeout: Duration,
-    ) -> Result<Established, Error> {
-        let private_data = private_data.to_vec();
-        self.accept_with(
-            qp,
-            AcceptOptions {
-                private_data,
-                timeout,
-                ..AcceptOptions::default()
-            },
-        )
+    /// Takes the connection with an idle queue pair of the same context. Post the receives that the peer's first Sends
+    /// need before.
+    pub fn accept(self, qp: &QueuePair, options: AcceptOptions) -> Connecting<'_> {
+        Connecting::new(qp, self.begin_to_accept(qp, options))
     }
 
-    /// As [`Self::accept`], with limits of our own.
-    pub fn accept_with(self, qp: &QueuePair, options: AcceptOptions) -> Result<Established, Error> {
-        let deadline = Deadline::after(options.timeout);
-        self.start_accept(qp, options)?;
-        qp.wait_established(deadline)
-    }
-
-    /// Takes the connection; the outcome comes by [`QueuePair::take_event`]. `timeout` is not used.
-    pub fn start_accept(mut self, qp: &QueuePair, options: AcceptOptions) -> Result<(), Error> {
-        let AcceptOptions {
-            private_data,
-            mpa,
-            timeout: _,
-        } = options;
+    fn begin_to_accept(mut self, qp: &QueuePair, options: AcceptOptions) -> Result<(), Error> {
+        let AcceptOptions { private_data, mpa } = options;
         same_context(
             (qp.context(), "the queue pair"),
             (&self.context, "the connection request"),

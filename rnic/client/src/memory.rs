@@ -22,7 +22,6 @@ use crate::remote_memory::RemoteMemory;
 use crate::session::Session;
 use crate::work::WorkRequest;
 
-mod of_stream;
 mod program;
 
 /// A region of so many bytes is asked for before it takes pages; one request more is nothing beside them.
@@ -37,7 +36,8 @@ enum Pages {
 }
 
 /// A protection domain: regions and queue pairs of different ones can't be used together
-/// (RFC 5042 section 2.1). Clones name the same one.
+/// (RFC 5042 section 2.1). Clones name the same one. `drop` of the last is one request to the RNIC, and blocks until it is
+/// answered.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     inner: Arc<PdInner>,
@@ -49,12 +49,15 @@ struct PdInner {
     id: PdId,
 }
 
-impl ProtectionDomain {
-    /// Makes a new one.
-    pub fn alloc(context: &Context) -> Result<Self, Error> {
-        let context = context.inner();
+impl Context {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the RNIC allows no more. [`Error::DaemonGone`].
+    pub fn alloc_pd(&self) -> Result<ProtectionDomain, Error> {
+        let context = self.inner();
         match context.request(&Request::AllocPd, &[])? {
-            (Response::Pd(id), _) => Ok(Self {
+            (Response::Pd(id), _) => Ok(ProtectionDomain {
                 inner: Arc::new(PdInner {
                     context: context.clone(),
                     id,
@@ -63,7 +66,9 @@ impl ProtectionDomain {
             (other, _) => Err(unexpected(&other)),
         }
     }
+}
 
+impl ProtectionDomain {
     /// Makes and registers `len` bytes of zeroed memory. Of an RNIC in this process
     /// ([`Context::embedded`]) it is this process's alone: a child that is forked has a copy which the
     /// RNIC knows nothing of. Memory that other processes are to have too is [`Self::register_fd`]'s.
@@ -279,7 +284,8 @@ impl Drop for PdInner {
     }
 }
 
-/// Registered memory. Dropping it waits until the RNIC touches no byte of it any more.
+/// Registered memory. `drop` blocks until the RNIC touches no byte of it any more; where nothing may block,
+/// [`deregister`](Self::deregister) it.
 #[derive(Debug)]
 pub struct MemoryRegion {
     /// Before `memory`: fields are dropped in order, and it is unmapped after deregistration.
@@ -295,6 +301,8 @@ pub struct MemoryRegion {
 pub(crate) struct Registration {
     pd: ProtectionDomain,
     pub(crate) stag: Keyed,
+    /// The RNIC has been asked to end it.
+    ended: bool,
 }
 
 impl Registration {
@@ -302,7 +310,16 @@ impl Registration {
         Self {
             pd: pd.clone(),
             stag: Keyed::new(stag),
+            ended: false,
         }
+    }
+
+    /// Ends it, and says how that went.
+    fn end(&mut self) -> Result<(), Error> {
+        self.ended = true;
+        let stag = self.stag.name();
+        let request = Request::DeregisterMemory { stag };
+        self.pd.inner.context.request_done(&request)
     }
 
     /// What this STag is to stand for: a range of a region of the same protection domain.
@@ -320,6 +337,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
         let stag = self.stag.name();
         self.pd
             .inner
@@ -329,8 +349,8 @@ impl Drop for Registration {
 }
 
 impl MemoryRegion {
-    /// The STag (RFC 5040 section 1.1), local and remote alike: that of the last
-    /// [`Self::reregister`], if there was one.
+    /// The STag (RFC 5040 section 1.1): that of the last [`Self::reregister`], if there was one. It is the lkey
+    /// and the rkey of the verbs, which are one value here.
     pub fn stag(&self) -> u32 {
         self.registration.stag.now()
     }
@@ -353,16 +373,6 @@ impl MemoryRegion {
         let part = RemoteMemory { stag, ..part };
         let work = WorkRequest::bind(WrOpcode::FastRegister, wr_id, stag, part, access);
         Ok((work, part))
-    }
-
-    /// The STag under its verbs name for local work.
-    pub fn lkey(&self) -> u32 {
-        self.stag()
-    }
-
-    /// The STag under its verbs name for peers.
-    pub fn rkey(&self) -> u32 {
-        self.stag()
     }
 
     /// The tagged offset of the first byte: its address in this process.
@@ -436,6 +446,11 @@ impl MemoryRegion {
             addr: self.addr() + range.start as u64,
             len: range.len() as u64,
         })
+    }
+
+    /// Deregisters it and gives its memory back, and says how that went.
+    pub(crate) fn give_back(mut self) -> Result<(), Error> {
+        self.registration.end()
     }
 
     /// As [`Self::remote`], for a range that has a byte.

@@ -12,39 +12,38 @@ use crate::error::Error;
 use crate::link::{Link, unexpected};
 
 impl Context {
-    /// Through the daemon that listens at `socket`, to its first device.
-    pub fn open(socket: impl AsRef<Path>) -> Result<Self, Error> {
-        Daemon::find(Some(socket.as_ref()))?.open(None)
-    }
-
-    /// Through the daemon that listens at `socket`, to one of its devices: named by its interface, by an
-    /// address of it, or by where one wants to connect to.
+    /// Through the daemon that [`Daemon::find`] finds, to [`default_device`] or else to its first device.
+    /// [`Daemon`] opens any other.
     ///
     /// # Errors
-    /// [`Error::Refused`] when it has none such.
-    pub fn open_device(socket: impl AsRef<Path>, device: &DeviceName) -> Result<Self, Error> {
-        Daemon::find(Some(socket.as_ref()))?.open(Some(device))
+    /// Those of [`Daemon::find`] and [`Daemon::open`].
+    pub fn open() -> Result<Self, Error> {
+        Daemon::find()?.open(default_device().as_ref())
     }
 
-    /// Through the daemon that [`Daemon::find`] finds without a name, to [`Self::default_device`] or else
-    /// to its first device.
-    pub fn open_default() -> Result<Self, Error> {
-        Daemon::find(None)?.open(Self::default_device().as_ref())
+    /// Through a device in this process. With [`Runtime::Caller`](crate::embedded::Runtime::Caller) the engine runs in
+    /// the calls of this crate, and only there: a program that makes none for long lets its peers time out.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the device is shut down, or allows no more clients.
+    #[cfg(feature = "embedded")]
+    pub fn embedded(device: &std::sync::Arc<rnic_device::Device>) -> Result<Self, Error> {
+        let credentials = rnic_device::Credentials {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            pid: std::process::id(),
+            // The device is this process's own.
+            superuser: rustix::process::geteuid().is_root(),
+        };
+        Self::over(Link::Embedded(device.connect_client(credentials)?))
     }
+}
 
-    /// The devices of the daemon that listens at `socket`: the names of their interfaces.
-    pub fn devices(socket: impl AsRef<Path>) -> Result<Vec<String>, Error> {
-        Daemon::find(Some(socket.as_ref()))?.devices()
-    }
-
-    /// The device that the environment's `RNIC_DEVICE` names, by its interface or an address of it.
-    pub fn default_device() -> Option<DeviceName> {
-        let name = rnic_ipc::find::variable("RNIC_DEVICE")?
-            .into_string()
-            .ok()?;
-        let Ok(name) = name.parse();
-        Some(name)
-    }
+/// The device that the environment's `RNIC_DEVICE` names, by its interface or an address of it.
+pub fn default_device() -> Option<DeviceName> {
+    let name = find::variable("RNIC_DEVICE")?.into_string().ok()?;
+    let Ok(name) = name.parse();
+    Some(name)
 }
 
 /// A daemon that answers, of which no device is open yet.
@@ -55,13 +54,25 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// The daemon at `socket` if that is given, or else at the path in the environment's `RNIC_SOCKET`,
-    /// and no other. Without either it is the first that answers of the user's own, at
-    /// `$XDG_RUNTIME_DIR/rnicd.sock`, and the host's, at [`crate::DEFAULT_SOCKET`].
+    /// The daemon at the path in the environment's `RNIC_SOCKET`, and no other. Without that it is the first that answers
+    /// of the user's own, at `$XDG_RUNTIME_DIR/rnicd.sock`, and the host's, at
+    /// [`DEFAULT_SOCKET`](crate::find::DEFAULT_SOCKET).
     ///
     /// # Errors
     /// [`Error::NoDaemon`] and [`Error::NotPermitted`], with each place that was tried and why it failed.
-    pub fn find(socket: Option<&Path>) -> Result<Self, Error> {
+    pub fn find() -> Result<Self, Error> {
+        Self::find_at(None)
+    }
+
+    /// The daemon that listens at `socket`.
+    ///
+    /// # Errors
+    /// As for [`Self::find`].
+    pub fn at(socket: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::find_at(Some(socket.as_ref()))
+    }
+
+    fn find_at(socket: Option<&Path>) -> Result<Self, Error> {
         let (channel, socket) = find::connect(find::places(socket))?;
         let link = Link::Daemon(Mutex::new(channel));
         Ok(Self { link, socket })
@@ -99,7 +110,8 @@ impl Daemon {
         }
     }
 
-    /// Opens one of its devices, or the first.
+    /// Opens one of its devices, named by its interface, by an address of it, or by where one wants to connect to; or the
+    /// first.
     ///
     /// # Errors
     /// [`Error::Refused`] when it has none such.

@@ -1,29 +1,29 @@
 //! Queue pairs: posting work, and their connections.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rnic_ipc::control::{
-    ConnectSpec, DisconnectReason, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
+    ConnectSpec, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
 use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge};
 
-use crate::address::first_of;
 use crate::completion::CompletionQueue;
-use crate::context::Inner;
-use crate::error::{Error, same_context};
-use crate::events::{ConnectionEvent, Established, QpBox};
+use crate::context::{Inner, same_context};
+use crate::error::Error;
+use crate::events::{ConnectionEvent, QpInbox};
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
 use crate::remote_memory::RemoteMemory;
 use crate::shared::SharedReceiveQueue;
-use crate::wait::{Deadline, lock};
+use crate::wait::lock;
+use crate::waits::{Connecting, Disconnecting};
 use crate::work::{WorkRequest, full_if_none, push_all, push_batch};
 
+mod of_stream;
 mod options;
 
 pub use options::{ConnectOptions, QpConfig};
@@ -32,6 +32,9 @@ pub use options::{ConnectOptions, QpConfig};
 ///
 /// Posting is thread-safe; work is done in the order of posting. Dropping a queue pair ends its
 /// connection abortively: [`QueuePair::disconnect`] first to end it in order.
+///
+/// `drop` is one request to the RNIC, and blocks until it is answered: no memory is reached for this queue pair any
+/// more, and none of its completions comes.
 #[derive(Debug)]
 pub struct QueuePair {
     /// Before what it uses: fields are dropped in order.
@@ -66,46 +69,39 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.context.give_back(&Request::DestroyQp { qp: self.num });
-        if self.context.is_parents() {
+        if self.context.is_forked_child() {
             return;
         }
         self.context
-            .forget(|boxes| drop(boxes.qps.remove(&self.num)));
-        self.cqs.0.forget_claims(self.num);
-        self.cqs.1.forget_claims(self.num);
+            .forget(|inboxes| drop(inboxes.qps.remove(&self.num)));
+        self.cqs.0.forget_tracked(self.num);
+        self.cqs.1.forget_tracked(self.num);
+    }
+}
+
+impl ProtectionDomain {
+    /// Makes a queue pair whose send-queue and receive-queue completions go to the two completion queues, which may be
+    /// one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: it is larger than the RNIC allows. [`Error::WrongContext`], [`Error::DaemonGone`].
+    pub fn create_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        config: QpConfig,
+    ) -> Result<QueuePair, Error> {
+        QueuePair::create(self, (send_cq, recv_cq), config)
     }
 }
 
 impl QueuePair {
-    /// Makes a queue pair whose send-queue and receive-queue completions go to the two completion
-    /// queues, which may be one.
-    pub fn create(
-        pd: &ProtectionDomain,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-        config: QpConfig,
-    ) -> Result<Self, Error> {
-        Self::make(pd, (send_cq, recv_cq), None, config)
-    }
-
-    /// Makes a queue pair whose receives come from a shared receive queue of the same protection
-    /// domain; `rq_depth` is not used. [`Self::post_recv`] is refused: post to the shared queue.
-    pub fn create_shared(
-        pd: &ProtectionDomain,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-        srq: &SharedReceiveQueue,
-        config: QpConfig,
-    ) -> Result<Self, Error> {
-        Self::make(pd, (send_cq, recv_cq), Some(srq), config)
-    }
-
-    fn make(
+    fn create(
         pd: &ProtectionDomain,
         (send_cq, recv_cq): (&CompletionQueue, &CompletionQueue),
-        srq: Option<&SharedReceiveQueue>,
         config: QpConfig,
     ) -> Result<Self, Error> {
+        let srq = config.srq.as_ref();
         let context = pd.context();
         let parts = [
             (Some(send_cq.context()), "the send completion queue"),
@@ -154,7 +150,11 @@ impl QueuePair {
             num,
             cqs: (send_cq.clone(), recv_cq.clone()),
         };
-        context.events().boxes().qps.insert(num, QpBox::default());
+        context
+            .events()
+            .inboxes()
+            .qps
+            .insert(num, QpInbox::default());
         let (sq, rq) = rings?;
         Ok(Self {
             handle,
@@ -165,7 +165,7 @@ impl QueuePair {
             early_sends: config.early_sends,
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
-            srq: srq.cloned(),
+            srq: config.srq,
             pd: pd.clone(),
         })
     }
@@ -263,45 +263,20 @@ impl QueuePair {
         Ok(posted)
     }
 
-    /// Connects to a peer's listener and waits for the outcome. A queue pair connects at most once,
-    /// unless it is [`reset`](Self::reset).
-    ///
-    /// `remote` is an address, or a name and a port, such as `"host:18515"`. Of several addresses it is the
-    /// first to which the RNIC begins to connect: it refuses those without a route. A name is resolved in the
-    /// call.
-    ///
-    /// # Errors
-    /// [`Error::Rejected`], [`Error::ConnectFailed`], [`Error::Timeout`] (the attempt is aborted),
-    /// [`Error::Refused`] (nothing was tried), [`Error::Address`].
-    pub fn connect(
-        &self,
-        remote: impl ToSocketAddrs,
-        options: ConnectOptions,
-    ) -> Result<Established, Error> {
-        let deadline = Deadline::after(options.timeout);
-        self.start_connect(remote, options)?;
-        self.wait_established(deadline)
+    /// Connects to a peer's listener, from the address that the options or the route to the peer say. A queue pair
+    /// connects at most once, unless it is [`reset`](Self::reset). A name's addresses are those of
+    /// [`peer_addresses`](crate::address::peer_addresses).
+    pub fn connect(&self, remote: SocketAddr, options: ConnectOptions) -> Connecting<'_> {
+        Connecting::new(self, self.begin_to_connect(remote, options))
     }
 
-    /// Starts connecting; the outcome comes by [`Self::take_event`]. `timeout` is not used.
-    pub fn start_connect(
-        &self,
-        remote: impl ToSocketAddrs,
-        options: ConnectOptions,
-    ) -> Result<(), Error> {
-        first_of(remote, |remote| {
-            self.start_connect_to(remote, options.clone())
-        })
-    }
-
-    fn start_connect_to(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
+    fn begin_to_connect(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
         let ConnectOptions {
             private_data,
             transport,
             mpa,
             local,
             local_port,
-            timeout: _,
         } = options;
         let qp = self.num();
         let request = Request::Connect {
@@ -321,21 +296,6 @@ impl QueuePair {
         })
     }
 
-    /// Waits for the outcome of a connect or accept; without one in time aborts it.
-    pub(crate) fn wait_established(&self, deadline: Deadline) -> Result<Established, Error> {
-        let num = self.num();
-        let outcome = self.context().events().wait(
-            self.context(),
-            deadline,
-            "the connection's establishment",
-            |boxes| boxes.qps.get_mut(&num)?.events.pop_front(),
-        );
-        if let Err(Error::Timeout { .. }) = outcome {
-            self.give_up_connecting();
-        }
-        outcome?.into_result()
-    }
-
     /// Aborts a connect or accept whose outcome nobody waits for any more.
     pub(crate) fn give_up_connecting(&self) {
         match self.abort() {
@@ -349,37 +309,30 @@ impl QueuePair {
     pub fn take_event(&self) -> Result<Option<ConnectionEvent>, Error> {
         let context = self.context();
         context.drive();
-        let mut boxes = context.events().boxes();
-        let event = boxes
+        let mut inboxes = context.events().inboxes();
+        let event = inboxes
             .qps
             .get_mut(&self.num())
             .and_then(|found| found.events.pop_front());
-        if event.is_none() && boxes.is_closed() {
+        if event.is_none() && inboxes.is_closed() {
             context.set_gone();
-            return Err(boxes.gone());
+            return Err(inboxes.closed_error());
         }
         Ok(event)
     }
 
-    /// Ends the connection in order (all posted work, then FIN) and waits until it is gone. Fine
-    /// too when it ended in order already.
+    /// Ends the connection in order (all posted work, then FIN). Fine too when it ended in order already.
     ///
     /// TCP's last acknowledgment may still be lost: the RNIC gives it again when the peer asks for it. One
     /// that is in this process does so until its device is dropped, which
-    /// [takes as long](crate::Device::shutdown) as the peer may need.
-    ///
-    /// # Errors
-    /// [`Error::Disconnected`] when it ended another way, [`Error::Timeout`] when the peer doesn't
-    /// close its side; [`Self::abort`] then.
-    pub fn disconnect(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Deadline::after(timeout);
-        self.ask_for_end()?;
-        self.wait_ended(deadline)
+    /// [takes as long](crate::embedded::Device::shutdown) as the peer may need.
+    pub fn disconnect(&self) -> Disconnecting<'_> {
+        Disconnecting::new(self, self.ask_for_end())
     }
 
-    /// Starts to end the connection in order; the outcome comes by [`Self::take_event`].
-    pub fn start_disconnect(&self) -> Result<(), Error> {
-        self.request_disconnect(false)
+    /// Waits for the end of the connection, for which it does not ask.
+    pub fn disconnected(&self) -> Disconnecting<'_> {
+        Disconnecting::new(self, Ok(()))
     }
 
     /// Resets the connection at once. Outstanding work is flushed.
@@ -413,8 +366,8 @@ impl QueuePair {
         let _turn = lock(&self.turn);
         self.modify(QpState::Idle)?;
         self.takes_sends.store(self.early_sends, Ordering::Relaxed);
-        let mut boxes = self.context().events().boxes();
-        if let Some(found) = boxes.qps.get_mut(&self.num()) {
+        let mut inboxes = self.context().events().inboxes();
+        if let Some(found) = inboxes.qps.get_mut(&self.num()) {
             found.begin_anew();
         }
         Ok(())
@@ -437,8 +390,8 @@ impl QueuePair {
         let (response, _) = self.context().request(request, &[])?;
         let local = local(response)?;
         self.takes_sends.store(true, Ordering::Relaxed);
-        let mut boxes = self.context().events().boxes();
-        if let Some(found) = boxes.qps.get_mut(&self.num()) {
+        let mut inboxes = self.context().events().inboxes();
+        if let Some(found) = inboxes.qps.get_mut(&self.num()) {
             found.begun = Some(local);
         }
         Ok(())
@@ -448,27 +401,8 @@ impl QueuePair {
     /// one, and after [`Self::reset`].
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let _turn = lock(&self.turn);
-        let boxes = self.context().events().boxes();
-        boxes.qps.get(&self.num())?.begun
-    }
-
-    /// Waits until the connection is gone.
-    ///
-    /// # Errors
-    /// As for [`Self::disconnect`].
-    pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
-        self.wait_ended(Deadline::after(timeout))
-    }
-
-    fn wait_ended(&self, deadline: Deadline) -> Result<(), Error> {
-        let num = self.num();
-        let ended = self.context().events().wait(
-            self.context(),
-            deadline,
-            "the connection's end",
-            |boxes| boxes.qps.get(&num)?.ended.clone(),
-        )?;
-        judge_end(ended)
+        let inboxes = self.context().events().inboxes();
+        inboxes.qps.get(&self.num())?.begun
     }
 
     /// Asks for an end in order. It may have ended already: then how is told, perhaps only after the refusal.
@@ -507,16 +441,5 @@ impl QueuePair {
     /// The completion queues of its send queue and its receive queue.
     pub(crate) fn completion_queues(&self) -> (&CompletionQueue, &CompletionQueue) {
         (&self.handle.cqs.0, &self.handle.cqs.1)
-    }
-}
-
-/// An end in order, or the error that any other end is.
-pub(crate) fn judge_end(ended: ConnectionEvent) -> Result<(), Error> {
-    match ended {
-        ConnectionEvent::Disconnected {
-            reason: DisconnectReason::Graceful,
-            ..
-        } => Ok(()),
-        ended => ended.into_result().map(|_| ()),
     }
 }

@@ -137,9 +137,9 @@ impl Watch {
         Ok(watch)
     }
 
-    /// A place for one future's waker.
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place {
+    /// A slot for one future's waker.
+    pub(crate) fn slot(&self) -> WakerSlot<'_> {
+        WakerSlot {
             wakers: &self.wakers,
             key: self.wakers.next.fetch_add(1, Ordering::Relaxed),
         }
@@ -214,15 +214,15 @@ impl Wakers {
     }
 }
 
-/// One future's place among those who wait; given up when it is dropped.
+/// One future's slot among those who wait; given up when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct WakerSlot<'a> {
     wakers: &'a Wakers,
     key: u64,
 }
 
-impl Place<'_> {
-    /// Takes the place: from now on its future is run again. Look once more afterwards.
+impl WakerSlot<'_> {
+    /// Takes the slot: from now on its future is run again. Look once more afterwards.
     pub(crate) fn take(&self, waker: &Waker) {
         let waker = waker.clone();
         let earlier = lock(&self.wakers.waiting).insert(self.key, waker);
@@ -235,7 +235,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WakerSlot<'_> {
     fn drop(&mut self) {
         let waker = lock(&self.wakers.waiting).remove(&self.key);
         drop(waker);

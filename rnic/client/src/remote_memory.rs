@@ -52,9 +52,10 @@ impl TryFrom<&[u8]> for RemoteMemory {
 
     fn try_from(bytes: &[u8]) -> Result<Self, Error> {
         let found = bytes.len();
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| Error::NotRemoteMemory { found })?;
+        let bytes = bytes.try_into().map_err(|_| Error::NotRemoteMemory {
+            found,
+            needed: Self::ENCODED,
+        })?;
         Ok(Self::from_bytes(bytes))
     }
 }

@@ -7,33 +7,6 @@ pub(crate) use rnic_device::ClientSession as Session;
 #[cfg(not(feature = "embedded"))]
 pub(crate) use absent::Session;
 
-#[cfg(feature = "embedded")]
-mod embedded {
-    use std::sync::Arc;
-
-    use rnic_device::{Credentials, Device};
-
-    use crate::context::Context;
-    use crate::error::Error;
-    use crate::link::Link;
-
-    impl Context {
-        /// Through a device in this process. With [`crate::Runtime::Caller`] the engine runs in the
-        /// calls of this crate, and only there: a program that makes none for long lets its peers time
-        /// out.
-        pub fn embedded(device: &Arc<Device>) -> Result<Self, Error> {
-            let credentials = Credentials {
-                uid: rustix::process::geteuid().as_raw(),
-                gid: rustix::process::getegid().as_raw(),
-                pid: std::process::id(),
-                // The device is this process's own.
-                superuser: rustix::process::geteuid().is_root(),
-            };
-            Self::over(Link::Embedded(device.connect_client(credentials)?))
-        }
-    }
-}
-
 #[cfg(not(feature = "embedded"))]
 mod absent {
     use std::os::fd::OwnedFd;

@@ -1,7 +1,6 @@
 //! Shared receive queues.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rnic_ipc::control::{Request, Response};
 use rnic_ipc::id::SrqId;
@@ -13,7 +12,7 @@ use crate::error::Error;
 use crate::link::{descriptors, unexpected};
 use crate::memory::ProtectionDomain;
 use crate::setters::setters;
-use crate::wait::{Deadline, lock};
+use crate::wait::lock;
 use crate::work::{WorkRequest, full_if_none, push_batch};
 
 /// How large a shared receive queue is to be.
@@ -46,7 +45,8 @@ setters! {
 /// Clones are the same one.
 ///
 /// A receive's completion comes to the receive completion queue of the queue pair that took it. A
-/// queue pair that ends flushes at most the one that it had in hand; the others stay.
+/// queue pair that ends flushes at most the one that it had in hand; the others stay. `drop` of the last clone is one request
+/// to the RNIC, and blocks until it is answered.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     inner: Arc<SrqInner>,
@@ -61,9 +61,18 @@ struct SrqInner {
     _pd: ProtectionDomain,
 }
 
+impl ProtectionDomain {
+    /// Makes a shared receive queue, which queue pairs are given by [`QpConfig::srq`](crate::QpConfig#structfield.srq).
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: it is larger than the RNIC allows. [`Error::DaemonGone`].
+    pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, Error> {
+        SharedReceiveQueue::create(self, config)
+    }
+}
+
 impl SharedReceiveQueue {
-    /// Makes one in a protection domain.
-    pub fn create(pd: &ProtectionDomain, config: SrqConfig) -> Result<Self, Error> {
+    fn create(pd: &ProtectionDomain, config: SrqConfig) -> Result<Self, Error> {
         let SrqConfig { depth, max_sge } = config;
         let context = pd.context();
         let request = Request::CreateSrq {
@@ -87,7 +96,7 @@ impl SharedReceiveQueue {
                 return Err(error);
             }
         };
-        context.events().boxes().add_srq(id);
+        context.events().inboxes().add_srq(id);
         let inner = SrqInner {
             id,
             ring: Mutex::new(ring),
@@ -140,27 +149,13 @@ impl SharedReceiveQueue {
     pub fn take_limit_event(&self) -> Result<bool, Error> {
         let context = &self.inner.context;
         context.drive();
-        let mut boxes = context.events().boxes();
-        let low = boxes.low_srqs.remove(&self.inner.id);
-        if !low && boxes.is_closed() {
+        let mut inboxes = context.events().inboxes();
+        let low = inboxes.low_srqs.remove(&self.inner.id);
+        if !low && inboxes.is_closed() {
             context.set_gone();
-            return Err(boxes.gone());
+            return Err(inboxes.closed_error());
         }
         Ok(low)
-    }
-
-    /// Waits until the limit is reached.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], [`Error::DaemonGone`].
-    pub fn wait_limit(&self, timeout: Duration) -> Result<(), Error> {
-        let (context, id) = (&self.inner.context, self.inner.id);
-        context.events().wait(
-            context,
-            Deadline::after(timeout),
-            "the shared receive queue's limit",
-            |boxes| boxes.low_srqs.remove(&id).then_some(()),
-        )
     }
 }
 
@@ -168,6 +163,6 @@ impl Drop for SrqInner {
     fn drop(&mut self) {
         self.context
             .give_back(&Request::DestroySrq { srq: self.id });
-        self.context.forget(|boxes| boxes.remove_srq(self.id));
+        self.context.forget(|inboxes| inboxes.remove_srq(self.id));
     }
 }

@@ -2,12 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::context::{Context, Inner};
-use crate::error::Error;
-use crate::events::EventSource;
-use crate::wait::Deadline;
 
 /// Sources of events that come from here on, oldest first and one for each event. One of a context: a
 /// second one takes sources from the first.
@@ -16,30 +12,23 @@ pub struct EventSources {
     context: Arc<Inner>,
 }
 
-impl EventSources {
-    /// Begins to note sources. What nobody takes is kept until this is dropped.
-    pub fn begin(context: &Context) -> Self {
-        let context = context.inner().clone();
-        context.events().boxes().sources = Some(VecDeque::new());
-        Self { context }
+impl Context {
+    /// Begins to note the sources of events. What nobody takes is kept until this is dropped.
+    pub fn event_sources(&self) -> EventSources {
+        let context = self.inner().clone();
+        context.events().inboxes().sources = Some(VecDeque::new());
+        EventSources { context }
     }
+}
 
-    /// Waits for the next event's source. The event itself may have been taken meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], [`Error::DaemonGone`].
-    pub fn next(&self, timeout: Duration) -> Result<EventSource, Error> {
-        self.context.events().wait(
-            &self.context,
-            Deadline::after(timeout),
-            "an event",
-            |boxes| boxes.sources.as_mut()?.pop_front(),
-        )
+impl EventSources {
+    pub(crate) fn context(&self) -> &Arc<Inner> {
+        &self.context
     }
 }
 
 impl Drop for EventSources {
     fn drop(&mut self) {
-        self.context.forget(|boxes| boxes.sources = None);
+        self.context.forget(|inboxes| inboxes.sources = None);
     }
 }

@@ -1,11 +1,10 @@
-//! What comes again and again, as streams and as an iterator.
+//! What comes again and again, as streams.
 //!
 //! A stream ends after its first error: what comes from a completion queue or a listener that failed, or from a
 //! daemon that is gone, never goes on.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
-use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
@@ -13,7 +12,7 @@ use futures_core::stream::FusedStream;
 use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::error::Error;
 use crate::listener::{ConnectionRequest, Listener};
-use crate::reactor::Place;
+use crate::waits::Accepting;
 use crate::watcher::Watcher;
 
 impl CompletionQueue {
@@ -44,10 +43,7 @@ impl Stream for Completions<'_> {
         let Some(watcher) = &mut this.watcher else {
             return Poll::Ready(None);
         };
-        let found = ready!(watcher.poll(task, || {
-            let mut done = [WorkCompletion::default()];
-            Ok((this.cq.poll(&mut done)? > 0).then(|| done[0]))
-        }));
+        let found = ready!(watcher.poll(task, || this.cq.take_one()));
         if found.is_err() {
             this.watcher = None;
         }
@@ -62,70 +58,21 @@ impl FusedStream for Completions<'_> {
 }
 
 impl Listener {
-    /// Peers' requests, as they come. The iterator blocks, as that of `std::net::TcpListener` does, and ends
-    /// after an error.
-    pub fn incoming(&self) -> Incoming<'_> {
-        Incoming {
-            listener: self,
-            over: false,
-        }
-    }
-
     /// Peers' requests, as a stream. It ends after an error.
     pub fn requests(&self) -> Requests<'_> {
         Requests {
-            listener: self,
-            place: None,
+            next: self.accept(),
             over: false,
         }
     }
 }
-
-/// Peers' requests, by calls that block: [`Listener::incoming`].
-#[derive(Debug)]
-#[must_use = "an iterator does nothing until it is asked for its next element"]
-pub struct Incoming<'a> {
-    listener: &'a Listener,
-    over: bool,
-}
-
-impl Iterator for Incoming<'_> {
-    type Item = Result<ConnectionRequest, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.over {
-            return None;
-        }
-        let request = self.listener.accept_request(Duration::MAX);
-        self.over = request.is_err();
-        Some(request)
-    }
-}
-
-impl std::iter::FusedIterator for Incoming<'_> {}
 
 /// A stream of peers' requests: [`Listener::requests`].
 #[derive(Debug)]
 #[must_use = "a stream does nothing until it is polled"]
 pub struct Requests<'a> {
-    listener: &'a Listener,
-    /// Taken by the first poll.
-    place: Option<Place<'a>>,
+    next: Accepting<'a>,
     over: bool,
-}
-
-impl<'a> Requests<'a> {
-    fn poll_request(&mut self, task: &Task<'_>) -> Poll<Result<ConnectionRequest, Error>> {
-        let listener: &'a Listener = self.listener;
-        let context = listener.context();
-        let events = context.events();
-        let place = match &self.place {
-            Some(place) => place,
-            None => self.place.insert(events.watch()?.place()),
-        };
-        let asked = events.poll(context, place, task, |boxes| listener.take(boxes));
-        asked.map_ok(|asked| listener.request(asked))
-    }
 }
 
 impl Stream for Requests<'_> {
@@ -136,7 +83,7 @@ impl Stream for Requests<'_> {
         if this.over {
             return Poll::Ready(None);
         }
-        let request = ready!(this.poll_request(task));
+        let request = ready!(Pin::new(&mut this.next).poll(task));
         this.over = request.is_err();
         Poll::Ready(Some(request))
     }

@@ -4,15 +4,15 @@ mod connections;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod fake;
-mod futures;
 mod gone;
 mod late;
 mod listeners;
 mod objects;
-mod outstanding;
+mod posted_work;
 mod program_memory;
 mod resize;
 mod sources;
 mod stags;
 mod streams;
 mod waiting;
+mod waits;

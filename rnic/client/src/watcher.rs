@@ -4,7 +4,7 @@ use std::task::{Context as Task, Poll};
 
 use crate::completion::CompletionQueue;
 use crate::error::Error;
-use crate::reactor::Place;
+use crate::reactor::WakerSlot;
 
 /// One future's wait on a completion queue.
 #[derive(Debug)]
@@ -12,12 +12,12 @@ pub(crate) struct Watcher<'a> {
     cq: &'a CompletionQueue,
     /// Taken by the first poll in vain: where news of completions wakes, and where news of an overflow and of
     /// the daemon's end do, which are told on the event socket.
-    places: Option<[Place<'a>; 2]>,
+    slots: Option<[WakerSlot<'a>; 2]>,
 }
 
 impl<'a> Watcher<'a> {
     pub(crate) fn of(cq: &'a CompletionQueue) -> Self {
-        Self { cq, places: None }
+        Self { cq, slots: None }
     }
 
     /// Ready with what `look` finds, or with the error that nothing will come any more.
@@ -42,19 +42,19 @@ impl<'a> Watcher<'a> {
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
-        let places = match &mut self.places {
-            Some(places) => places,
-            none => none.insert([self.cq.watch()?.place(), context.events().watch()?.place()]),
+        let slots = match &mut self.slots {
+            Some(slots) => slots,
+            none => none.insert([self.cq.watch()?.slot(), context.events().watch()?.slot()]),
         };
-        for place in &*places {
-            place.take(task.waker());
+        for slot in &*slots {
+            slot.take(task.waker());
         }
-        self.cq.arm_for(&places[0]);
-        let trouble = self.cq.trouble();
-        // What came between the first look and the arming, or before the trouble.
-        match (look()?, trouble) {
+        self.cq.arm_for(&slots[0]);
+        let error = self.cq.async_error();
+        // What came between the first look and the arming, or before the error.
+        match (look()?, error) {
             (Some(found), _) => Ok(Some(found)),
-            (None, Some(trouble)) => Err(trouble),
+            (None, Some(error)) => Err(error),
             (None, None) => {
                 context.come_back(task);
                 Ok(None)

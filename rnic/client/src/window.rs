@@ -26,26 +26,42 @@ pub enum WindowType {
 
 /// A memory window: bound by work of a queue pair, it gives peers rights to part of a region, and
 /// under another key each time. It goes when it is dropped, and stops giving rights when its region
-/// goes; one of type 2B also when its queue pair's connection ends.
+/// goes; one of type 2B also when its queue pair's connection ends. `drop` is one request to the RNIC, and blocks until it is
+/// answered.
 #[derive(Debug)]
 pub struct MemoryWindow {
     registration: Registration,
     window_type: WindowType,
 }
 
-impl MemoryWindow {
-    /// Makes one, not bound.
-    pub fn alloc(pd: &ProtectionDomain, window_type: WindowType) -> Result<Self, Error> {
+impl ProtectionDomain {
+    /// Makes a memory window, which is not bound.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the RNIC allows no more. [`Error::DaemonGone`].
+    pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, Error> {
         let kind = match window_type {
             WindowType::Type1 => StagKind::WindowType1,
             WindowType::Type2B => StagKind::WindowType2B,
         };
-        Ok(Self {
-            registration: pd.alloc_stag(kind)?,
+        Ok(MemoryWindow {
+            registration: self.alloc_stag(kind)?,
             window_type,
         })
     }
 
+    /// Makes a region for fast registration, which is not registered.
+    ///
+    /// # Errors
+    /// As for [`Self::alloc_window`].
+    pub fn alloc_fast_region(&self) -> Result<FastRegion, Error> {
+        Ok(FastRegion {
+            registration: self.alloc_stag(StagKind::FastRegion)?,
+        })
+    }
+}
+
+impl MemoryWindow {
     /// Whose peers it is for.
     pub fn window_type(&self) -> WindowType {
         self.window_type
@@ -122,20 +138,13 @@ impl MemoryWindow {
 /// A region that is registered by work of a queue pair (fast registration) and not by a call. It is part of a
 /// [`MemoryRegion`], for local work and for peers, until it is invalidated. Then it can be registered again,
 /// with other bytes of any region of its protection domain and other rights. It goes when it is dropped, and
-/// stops giving rights when the region goes or is invalidated.
+/// stops giving rights when the region goes or is invalidated. `drop` is one request to the RNIC, and blocks until it is answered.
 #[derive(Debug)]
 pub struct FastRegion {
     registration: Registration,
 }
 
 impl FastRegion {
-    /// Makes one, not registered.
-    pub fn alloc(pd: &ProtectionDomain) -> Result<Self, Error> {
-        Ok(Self {
-            registration: pd.alloc_stag(StagKind::FastRegion)?,
-        })
-    }
-
     /// The STag that the last [`Self::register`] gave it.
     pub fn stag(&self) -> u32 {
         self.registration.stag.now()

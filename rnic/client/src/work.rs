@@ -3,8 +3,8 @@
 use rnic_ipc::control::Access;
 use rnic_ipc::ring::{RingFull, WorkQueueProducer, slots_for};
 use rnic_ipc::work::{
-    Operands, Sge, WR_FENCE, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WorkSlot, WrOpcode,
-    sges_for_inline,
+    Operands, Sge, WR_FENCE, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WR_TRACKED, WorkSlot,
+    WrOpcode, sges_for_inline,
 };
 
 use crate::error::Error;
@@ -286,10 +286,10 @@ impl<'a> WorkRequest<'a> {
         self.slot.wr_id
     }
 
-    /// As another number, and with a completion.
-    pub(crate) fn numbered(mut self, wr_id: u64) -> Self {
-        self.slot.wr_id = wr_id;
-        self.slot.flags |= WR_SIGNALED;
+    /// Under a number of this crate's own, and with a completion.
+    pub(crate) fn tracked(mut self, number: u64) -> Self {
+        self.slot.wr_id = number;
+        self.slot.flags |= WR_SIGNALED | WR_TRACKED;
         self
     }
 

@@ -96,7 +96,7 @@ pub struct WorkSlot {
     pub rkey: u32,
     /// A [`WrOpcode`].
     pub opcode: u8,
-    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`], [`WR_ONE_STREAM`], [`WR_FENCE`].
+    /// [`WR_SIGNALED`], [`WR_SOLICITED`], [`WR_INLINE`], [`WR_ONE_STREAM`], [`WR_FENCE`], [`WR_TRACKED`].
     pub flags: u8,
     /// Places of elements that are taken: by elements or by inline data, at most [`MAX_SGE`], and by
     /// the operands behind them, at most [`OPERAND_PLACES`].
@@ -122,6 +122,10 @@ pub const WR_ONE_STREAM: u8 = 8;
 
 /// Begin only when the Reads and Atomic Operations that were posted before have their answers.
 pub const WR_FENCE: u8 = 16;
+
+/// The client's library numbered this work itself, apart from the program's numbers. It comes back as
+/// [`WC_TRACKED`], and means nothing to the RNIC.
+pub const WR_TRACKED: u8 = 32;
 
 /// Names whose numbers stand in shared memory, each written once and read both ways.
 macro_rules! numbered {
@@ -224,7 +228,7 @@ pub struct Completion {
     pub status: u8,
     /// The [`WrOpcode`] that completed.
     pub opcode: u8,
-    /// [`WC_WITH_INVALIDATE`], [`WC_SOLICITED`], [`WC_WITH_IMMEDIATE`].
+    /// [`WC_WITH_INVALIDATE`], [`WC_SOLICITED`], [`WC_WITH_IMMEDIATE`], [`WC_TRACKED`].
     pub flags: u16,
     /// Receive of a Send with Invalidate: the STag that was invalidated.
     pub invalidated: u32,
@@ -238,6 +242,16 @@ pub const WC_WITH_INVALIDATE: u16 = 1;
 pub const WC_SOLICITED: u16 = 2;
 /// The receive took Immediate Data (RFC 7306 section 6) and no Send.
 pub const WC_WITH_IMMEDIATE: u16 = 4;
+/// The work request had [`WR_TRACKED`].
+pub const WC_TRACKED: u16 = WR_TRACKED as u16;
+
+impl WorkSlot {
+    /// The flags that its completion has whatever becomes of it.
+    #[inline]
+    pub fn completion_flags(&self) -> u16 {
+        u16::from(self.flags & WR_TRACKED)
+    }
+}
 
 numbered! {
     /// How a work request ended.

@@ -66,7 +66,7 @@ impl Cq {
                 Some((channel, usage))
             }
         };
-        let cq = CompletionQueue::create(context.rnic(), init.cqe).map_err(|error| {
+        let cq = context.rnic().create_cq(init.cqe).map_err(|error| {
             refused_size(context.session(), error, |info| {
                 init.cqe > info.limits.cq_depth
             })

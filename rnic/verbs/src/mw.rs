@@ -40,7 +40,7 @@ impl Mw {
             }
         };
         let pd = pd.share::<Pd>()?;
-        let window = MemoryWindow::alloc(pd.rnic(), kind)?;
+        let window = pd.rnic().alloc_window(kind)?;
         let abi = ibv_mw {
             context: pd.context().abi_ptr(),
             pd: pd.abi_ptr(),

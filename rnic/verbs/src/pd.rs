@@ -34,7 +34,7 @@ impl Pd {
                 context: context.abi_ptr(),
                 handle: 0,
             }),
-            pd: ProtectionDomain::alloc(context.rnic())?,
+            pd: context.rnic().alloc_pd()?,
             context: context.clone(),
             users: Users::default(),
         }))
@@ -93,7 +93,7 @@ pub(crate) struct Registration {
 
 impl Mr {
     pub(crate) fn rkey(&self) -> u32 {
-        self.registered().region.rkey()
+        self.registered().region.stag()
     }
 
     pub(crate) fn registered(&self) -> Arc<Registered> {
@@ -185,8 +185,8 @@ impl Registered {
             addr: self.wanted.addr,
             length: self.wanted.length,
             handle: 0,
-            lkey: self.region.lkey(),
-            rkey: self.region.rkey(),
+            lkey: self.region.stag(),
+            rkey: self.region.stag(),
         }
     }
 }

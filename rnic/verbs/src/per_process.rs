@@ -9,7 +9,7 @@ pub(crate) struct PerProcess<T> {
 }
 
 struct Made<T> {
-    /// [`rnic::forks`].
+    /// [`rnic::process::forks`].
     forks: u64,
     value: T,
 }
@@ -26,14 +26,14 @@ impl<T: Send + Sync> PerProcess<T> {
         let found = self.current.load(Ordering::Acquire);
         // SAFETY: null, or what is leaked below.
         match unsafe { found.as_ref() } {
-            Some(made) if made.forks == rnic::forks() => &made.value,
+            Some(made) if made.forks == rnic::process::forks() => &made.value,
             _ => self.begin(found),
         }
     }
 
     fn begin(&'static self, before: *mut Made<T>) -> &'static T {
         let own = Box::leak(Box::new(Made {
-            forks: rnic::watch_forks(),
+            forks: rnic::process::watch_forks(),
             value: (self.make)(),
         }));
         let put = self

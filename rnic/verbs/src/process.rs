@@ -35,9 +35,9 @@ static CURRENT: PerProcess<Process> = PerProcess::new(Process::begin);
 /// An RNIC in this process, which a thread of its own drives.
 #[cfg(feature = "embedded")]
 fn embedded(interface: &str) -> Outcome<Context> {
-    let mut config = rnic::DeviceConfig::new(interface);
-    config.runtime = rnic::Runtime::Thread;
-    let device = rnic::Device::open(config);
+    let mut config = rnic::embedded::DeviceConfig::new(interface);
+    config.runtime = rnic::embedded::Runtime::Thread;
+    let device = rnic::embedded::Device::open(config);
     let device = device.map_err(|error| Fail::of(Errno::NODEV, error.to_string()))?;
     Ok(Context::embedded(&device)?)
 }
@@ -100,8 +100,8 @@ impl Process {
     pub(crate) fn devices(&self) -> Outcome<Vec<Arc<Device>>> {
         let interfaces = match &self.way {
             Way::Embedded(interface) => vec![interface.clone()],
-            Way::Daemon => match Context::default_device() {
-                None => Daemon::find(None)?.devices()?,
+            Way::Daemon => match rnic::find::default_device() {
+                None => Daemon::find()?.devices()?,
                 Some(DeviceName::Interface(name)) => vec![name],
                 Some(other) => vec![interface_of(&other)?],
             },
@@ -141,7 +141,7 @@ impl Process {
             Way::Embedded(interface) => embedded(interface)?,
             Way::Daemon => {
                 let device = DeviceName::Interface(interface.to_owned());
-                Daemon::find(None)?.open(Some(&device))?
+                Daemon::find()?.open(Some(&device))?
             }
         };
         let session = Session::begin(context)?;
@@ -185,8 +185,5 @@ impl Process {
 
 /// The interface of a device that is named otherwise.
 fn interface_of(device: &DeviceName) -> Outcome<String> {
-    Ok(Daemon::find(None)?
-        .open(Some(device))?
-        .device_info()?
-        .interface)
+    Ok(Daemon::find()?.open(Some(device))?.device_info()?.interface)
 }

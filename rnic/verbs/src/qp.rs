@@ -88,8 +88,10 @@ impl Qp {
         let (send, recv) = (send_cq.rnic(), recv_cq.rnic());
         let (depth, inline) = (cap.max_send_wr.max(cap.max_recv_wr), cap.max_inline_data);
         let qp = match &srq {
-            Some(srq) => QueuePair::create_shared(pd.rnic(), send, recv, srq.rnic(), config),
-            None => QueuePair::create(pd.rnic(), send, recv, config),
+            Some(srq) => pd
+                .rnic()
+                .create_qp(send, recv, config.srq(srq.rnic().clone())),
+            None => pd.rnic().create_qp(send, recv, config),
         };
         let session = pd.context().session();
         let is_above = |info: &DeviceInfo| {
@@ -143,8 +145,8 @@ impl Qp {
     /// Ends a connection in order, if it can be in time.
     fn linger(&self) {
         let ended = match self.qp.state() {
-            Ok(QpState::Rts) => self.qp.disconnect(LINGER),
-            Ok(QpState::Closing) => self.qp.wait_disconnected(LINGER),
+            Ok(QpState::Rts) => self.qp.disconnect().wait(LINGER),
+            Ok(QpState::Closing) => self.qp.disconnected().wait(LINGER),
             Ok(_) | Err(_) => Ok(()),
         };
         if let Err(error) = ended {
@@ -222,7 +224,7 @@ impl Qp {
                 self.qp.reset()?;
                 self.leave_connection();
             }
-            (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.start_disconnect()?,
+            (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.disconnect().detach()?,
             (IBV_QPS_RTS, IBV_QPS_RTS) => return check_attributes(mask & !IBV_QP_STATE),
             (IBV_QPS_INIT, IBV_QPS_RTR | IBV_QPS_RTS) => {
                 return Err(Fail::unsupported(

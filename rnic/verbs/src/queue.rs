@@ -15,7 +15,7 @@ use crate::lock;
 pub(crate) struct EventQueue<T> {
     counter: OwnedFd,
     events: Mutex<VecDeque<T>>,
-    /// Which made it: [`rnic::forks`].
+    /// Which made it: [`rnic::process::forks`].
     process: u64,
 }
 
@@ -25,13 +25,13 @@ impl<T> EventQueue<T> {
         Ok(Self {
             counter: rustix::event::eventfd(0, flags)?,
             events: Mutex::default(),
-            process: rnic::watch_forks(),
+            process: rnic::process::watch_forks(),
         })
     }
 
     /// Whether a parent of this process made it. Then the descriptor counts the parent's events.
     pub(crate) fn is_parents(&self) -> bool {
-        self.process != rnic::forks()
+        self.process != rnic::process::forks()
     }
 
     /// The descriptor that a thread waits on for an event.

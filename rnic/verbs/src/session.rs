@@ -37,7 +37,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn begin(rnic: rnic::Context) -> Outcome<Arc<Self>> {
-        let sources = EventSources::begin(&rnic);
+        let sources = rnic.event_sources();
         let session = Arc::new(Self {
             interface: rnic.device_info()?.interface,
             rnic,
@@ -46,7 +46,7 @@ impl Session {
         });
         let served = session.clone();
         let thread = std::thread::Builder::new().name("rnic-verbs".to_owned());
-        let thread = rnic::spawn_thread(thread, move || served.serve(&sources));
+        let thread = rnic::process::spawn(thread, move || served.serve(&sources));
         thread.map_err(|error| Fail::of(Errno::AGAIN, format!("no thread for events: {error}")))?;
         Ok(session)
     }
@@ -100,7 +100,7 @@ impl Session {
 
     fn serve(&self, sources: &EventSources) {
         loop {
-            match sources.next(Duration::from_secs(3600)) {
+            match sources.next().wait(Duration::from_secs(3600)) {
                 Ok(source) => self.tell(source),
                 Err(Error::Timeout { .. }) => {}
                 Err(error) => return self.end(&error),

@@ -40,18 +40,19 @@ impl Srq {
     pub(crate) fn create(pd: &Arc<Pd>, init: &mut ibv_srq_init_attr) -> Outcome<Arc<Self>> {
         init.attr.max_wr = init.attr.max_wr.max(1);
         init.attr.max_sge = init.attr.max_sge.max(1);
-        let srq = SharedReceiveQueue::create(
-            pd.rnic(),
-            SrqConfig::default()
-                .depth(init.attr.max_wr)
-                .max_sge(init.attr.max_sge),
-        )
-        .map_err(|error| {
-            let (depth, sges) = (init.attr.max_wr, init.attr.max_sge);
-            refused_size(pd.context().session(), error, |info| {
-                depth > info.max_queue_depth || sges > info.max_sge
-            })
-        })?;
+        let srq = pd
+            .rnic()
+            .create_srq(
+                SrqConfig::default()
+                    .depth(init.attr.max_wr)
+                    .max_sge(init.attr.max_sge),
+            )
+            .map_err(|error| {
+                let (depth, sges) = (init.attr.max_wr, init.attr.max_sge);
+                refused_size(pd.context().session(), error, |info| {
+                    depth > info.max_queue_depth || sges > info.max_sge
+                })
+            })?;
         let abi = Shared::zeroed(|abi: &mut ibv_srq| {
             abi.context = pd.context().abi_ptr();
             abi.srq_context = init.srq_context;

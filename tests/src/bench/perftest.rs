@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rnic::inspect::Kind;
+use rnic::admin::Kind;
 
 use super::place::Place;
 use super::rnic::{Daemons, MEBI, Polling, size_name};
@@ -114,7 +114,9 @@ pub(super) fn run(testbed: &Testbed, place: Place, run: PerftestRun) -> Result<F
 }
 
 fn wait_for_listener(daemons: &Daemons, server: &mut Process) -> Result<(), String> {
-    let context = rnic::Context::open(daemons.socket(End::B)).map_err(|error| error.to_string())?;
+    let context = rnic::Daemon::at(daemons.socket(End::B))
+        .and_then(|it| it.open(None))
+        .map_err(|error| error.to_string())?;
     let begin = Instant::now();
     while begin.elapsed() < LISTEN_LIMIT && server.running() {
         let listeners = context.inspect(Kind::Listeners);

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use rnic::Context;
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::{Command, Family, INTERFACE, Namespace, Process};
 use rnic_tests::pair::Pair;
@@ -42,7 +41,9 @@ fn wait_for_detection(namespace: &Namespace) {
 
 fn link_local(daemon: &Daemon) -> IpAddr {
     wait_for_detection(daemon.namespace());
-    let context = Context::open(daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let info = context
         .device_info()
         .expect("the daemon tells its addresses");

@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rnic::{ConnectOptions, Context, Error, Listener, RefusalCode, WcStatus, WorkRequest};
+use rnic::{
+    AcceptOptions, ConnectOptions, Context, Error, ListenOptions, Listener, RefusalCode, WcStatus,
+    WorkRequest,
+};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::user::run_as;
@@ -59,7 +62,9 @@ impl Bench {
     }
 
     fn server(&self) -> Context {
-        Context::open(self.daemon_b.socket()).expect("the daemon serves")
+        rnic::Daemon::at(self.daemon_b.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves")
     }
 
     fn at(&self, family: Family) -> SocketAddr {
@@ -74,11 +79,19 @@ impl Bench {
         );
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept_request(2 * SILENCE);
-                request.and_then(|request| request.accept(&served.qp, &[], LIMIT))
+                let request = listener.accept().wait(2 * SILENCE);
+                request.and_then(|request| {
+                    request
+                        .accept(&served.qp, AcceptOptions::default())
+                        .wait(LIMIT)
+                })
             });
-            let options = ConnectOptions::default().timeout(SILENCE);
-            client.qp.connect(listener.local_addr(), options).map(drop)
+            let options = ConnectOptions::default();
+            client
+                .qp
+                .connect(listener.local_addr(), options)
+                .wait(SILENCE)
+                .map(drop)
         })
     }
 
@@ -113,7 +126,9 @@ fn peers_of_an_interfaces_list_connect_and_others_get_no_answer_until_a_reload()
     for family in Family::ALL {
         bench.reload(&format!("allowed_peers = [{ALL}]"));
         let at = bench.at(family);
-        let listener = Listener::bind(&server, at, 4).expect("a free address");
+        let listener = server
+            .listen(at, ListenOptions::default().backlog(4))
+            .expect("a free address");
         bench.connects(&listener, &server).unwrap();
         let counted = bench.counter("interface");
 
@@ -126,7 +141,9 @@ fn peers_of_an_interfaces_list_connect_and_others_get_no_answer_until_a_reload()
         // A listener that comes later has the list of now.
         let mut later = at;
         later.set_port(PORT + 1);
-        let later = Listener::bind(&server, later, 4).expect("a free address");
+        let later = server
+            .listen(later, ListenOptions::default().backlog(4))
+            .expect("a free address");
         bench.assert_silent(&later, &server);
 
         bench.reload("");
@@ -160,17 +177,26 @@ fn lists_of_users_and_listeners_are_for_theirs_alone() {
     );
     let bench = Bench::new("peers-users", &lists);
     let root = bench.server();
-    let nobody = run_as(NOBODY, || Context::open(bench.daemon_b.socket())).expect("it serves");
+    let nobody = run_as(NOBODY, || {
+        rnic::Daemon::at(bench.daemon_b.socket()).and_then(|it| it.open(None))
+    })
+    .expect("it serves");
     let at = |port| bench.b.address(Family::V4, port);
-    let roots = Listener::bind(&root, at(PORT), 4).expect("a free address");
+    let roots = root
+        .listen(at(PORT), ListenOptions::default().backlog(4))
+        .expect("a free address");
     bench.connects(&roots, &root).unwrap();
 
-    let nobodys = Listener::bind(&nobody, at(PORT + 2), 4).expect("a free address");
+    let nobodys = nobody
+        .listen(at(PORT + 2), ListenOptions::default().backlog(4))
+        .expect("a free address");
     bench.assert_silent(&nobodys, &nobody);
     assert!(bench.counter("user") > 0);
     bench.logged(&format!("not in allowed_peers of user {NOBODY}"));
 
-    let listed = Listener::bind(&root, at(PORT + 1), 4).expect("a free address");
+    let listed = root
+        .listen(at(PORT + 1), ListenOptions::default().backlog(4))
+        .expect("a free address");
     assert_eq!(bench.counter("listener"), 0);
     bench.assert_silent(&listed, &root);
     assert!(bench.counter("listener") > 0);
@@ -188,7 +214,10 @@ fn clients_connect_to_no_peer_outside_their_lists() {
     let bench = Bench::new("peers-active", &lists);
     let refused = |context: Context, to: SocketAddr, whose: &str| {
         let client = Endpoint::of(context, 4096);
-        let error = client.qp.connect(to, ConnectOptions::default());
+        let error = client
+            .qp
+            .connect(to, ConnectOptions::default())
+            .wait(SILENCE);
         match error.unwrap_err() {
             Error::Refused(refusal) => {
                 assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}");
@@ -198,7 +227,9 @@ fn clients_connect_to_no_peer_outside_their_lists() {
         }
     };
     // From `b`, which has the lists, to what `a` does not even listen at.
-    let peer = Context::open(bench.daemon_a.socket()).expect("it serves");
+    let peer = rnic::Daemon::at(bench.daemon_a.socket())
+        .and_then(|it| it.open(None))
+        .expect("it serves");
     let addresses = peer.device_info().expect("it tells").addresses;
     let of = |is: fn(&std::net::IpAddr) -> bool| {
         let found = addresses.iter().copied().find(is).expect("an address");
@@ -208,7 +239,10 @@ fn clients_connect_to_no_peer_outside_their_lists() {
     let v6 = of(|address| address.is_ipv6() && !address.to_string().starts_with("fe80"));
     let whose = format!("interface {INTERFACE}'s allowed_peers");
     refused(bench.server(), v4, &whose);
-    let nobody = run_as(NOBODY, || Context::open(bench.daemon_b.socket())).expect("it serves");
+    let nobody = run_as(NOBODY, || {
+        rnic::Daemon::at(bench.daemon_b.socket()).and_then(|it| it.open(None))
+    })
+    .expect("it serves");
     let whose = format!("user {NOBODY}'s allowed_peers");
     refused(nobody, v6, &whose);
     bench.logged("[WARN audit] client ");
@@ -243,21 +277,33 @@ fn the_hosts_own_programs_need_no_leave() {
 #[test]
 fn ports_that_the_host_keeps_for_root_are_no_other_users() {
     let bench = Bench::new("peers-ports", "");
-    let nobody = run_as(NOBODY, || Context::open(bench.daemon_b.socket())).expect("it serves");
+    let nobody = run_as(NOBODY, || {
+        rnic::Daemon::at(bench.daemon_b.socket()).and_then(|it| it.open(None))
+    })
+    .expect("it serves");
     let at = bench.at(Family::V4);
     let start = "net.ipv4.ip_unprivileged_port_start";
-    drop(Listener::bind(&nobody, at, 4).expect("a free address"));
+    drop(
+        nobody
+            .listen(at, ListenOptions::default().backlog(4))
+            .expect("a free address"),
+    );
     bench.b.namespace.sysctl(start, "20000");
-    match Listener::bind(&nobody, at, 4) {
+    match nobody.listen(at, ListenOptions::default().backlog(4)) {
         Err(Error::Refused(refusal)) => {
             assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}");
             assert!(refusal.message.contains(start), "{refusal}");
         }
         other => panic!("{other:?}"),
     }
-    let _ = Listener::bind(&bench.server(), at, 4).expect("root may");
+    let _ = bench
+        .server()
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("root may");
     bench.b.namespace.sysctl(start, "80");
     let mut low = at;
     low.set_port(80);
-    let _ = Listener::bind(&nobody, low, 4).expect("the host keeps it for nobody");
+    let _ = nobody
+        .listen(low, ListenOptions::default().backlog(4))
+        .expect("the host keeps it for nobody");
 }

@@ -1,10 +1,11 @@
 //! Connections as programs make them: private data, rejection, the end, and many at once.
 
 use std::thread;
+use std::time::Duration;
 
 use rnic::{
-    AcceptOptions, ConnectOptions, Context, DisconnectReason, Error, Listener, MpaOptions,
-    WcStatus, WorkRequest,
+    AcceptOptions, ConnectOptions, DisconnectReason, Error, ListenOptions, MpaOptions, WcStatus,
+    WorkRequest,
 };
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
@@ -29,22 +30,31 @@ fn private_data_arrives_both_ways_in_both_revisions() {
                 Endpoint::new(&pair.daemon_b, 64),
             );
             let at = pair.b.address(family, PORT);
-            let listener = Listener::bind(&b.context, at, 4).unwrap();
+            let listener = b
+                .context
+                .listen(at, ListenOptions::default().backlog(4))
+                .unwrap();
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    let request = listener.accept_request(LIMIT).unwrap();
+                    let request = listener.accept().wait(LIMIT).unwrap();
                     assert_eq!(request.private_data(), asked);
                     assert_eq!(request.mpa().revision, revision);
                     assert_eq!(request.local(), at);
                     let private_data = answered.clone();
                     let options = AcceptOptions::default().private_data(private_data).mpa(mpa);
-                    request.accept_with(&b.qp, options).unwrap();
+                    request
+                        .accept(&b.qp, options)
+                        .wait(Duration::from_secs(10))
+                        .unwrap();
                 });
                 let private_data = asked.clone();
                 let options = ConnectOptions::default()
                     .private_data(private_data)
                     .mpa(mpa);
-                let established = a.qp.connect(at, options).unwrap();
+                let established =
+                    a.qp.connect(at, options)
+                        .wait(Duration::from_secs(10))
+                        .unwrap();
                 assert_eq!(established.private_data, answered);
                 assert_eq!(established.mpa.revision, revision);
             });
@@ -56,8 +66,13 @@ fn private_data_arrives_both_ways_in_both_revisions() {
 fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
     let pair = Pair::new("reject");
     let at = pair.b.address(Family::V4, PORT);
-    let context = Context::open(pair.daemon_b.socket()).unwrap();
-    let listener = Listener::bind(&context, at, 4).unwrap();
+    let context = rnic::Daemon::at(pair.daemon_b.socket())
+        .unwrap()
+        .open(None)
+        .unwrap();
+    let listener = context
+        .listen(at, ListenOptions::default().backlog(4))
+        .unwrap();
     let lengths = [
         (1, 0),
         (1, 1),
@@ -73,14 +88,18 @@ fn a_rejection_arrives_with_its_private_data_and_the_listener_goes_on() {
         let a = Endpoint::new(&pair.daemon_a, 64);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept_request(LIMIT).unwrap();
+                let request = listener.accept().wait(LIMIT).unwrap();
                 request.reject(&reason).unwrap();
             });
             let mpa = MpaOptions {
                 revision,
                 ..MpaOptions::default()
             };
-            match a.qp.connect(at, ConnectOptions::default().mpa(mpa)) {
+            match a
+                .qp
+                .connect(at, ConnectOptions::default().mpa(mpa))
+                .wait(Duration::from_secs(10))
+            {
                 Err(Error::Rejected { private_data, .. }) => assert_eq!(private_data, reason),
                 other => panic!("not rejected: {other:?}"),
             }
@@ -111,7 +130,7 @@ fn a_disconnect_is_graceful_at_both_ends_and_delivers_what_was_sent_before() {
     assert!(b.holds(5));
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(b.ending(), DisconnectReason::Graceful));
-        a.qp.disconnect(LIMIT).unwrap();
+        a.qp.disconnect().wait(LIMIT).unwrap();
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rnic::inspect::{Kind, Object};
+use rnic::admin::{Kind, Object};
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::{Command, Family, INTERFACE, Lab, LinkOptions};
 use rnic_tests::pair::Pair;
@@ -29,8 +29,9 @@ fn a_client_whose_process_the_daemon_cannot_see_is_served() {
         assert!(daemon.running(), "{}", daemon.stderr());
         daemon.stderr().contains("ready").then_some(())
     });
-    let context =
-        rnic::Context::open(&socket).unwrap_or_else(|error| panic!("{error}\n{}", daemon.stderr()));
+    let context = rnic::Daemon::at(&socket)
+        .and_then(|it| it.open(None))
+        .unwrap_or_else(|error| panic!("{error}\n{}", daemon.stderr()));
     assert_eq!(context.device_info().unwrap().interface, INTERFACE);
 }
 
@@ -63,11 +64,16 @@ fn root_of_a_container_is_no_administrator() {
     let pair = Pair::new("container-root");
     open_to_all(&pair.daemon_a);
     let socket = pair.daemon_a.socket();
-    let context = run_as(VICTIM, || rnic::Context::open(socket)).expect("the daemon serves");
+    let context = run_as(VICTIM, || {
+        rnic::Daemon::at(socket).and_then(|it| it.open(None))
+    })
+    .expect("the daemon serves");
     let victim = Endpoint::of(context, 4096);
     let peer = Endpoint::new(&pair.daemon_b, 4096);
     connect(&victim, &peer, pair.b.address(Family::V4, 18515));
-    let operator = rnic::Context::open(socket).expect("the daemon serves");
+    let operator = rnic::Daemon::at(socket)
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let all = operator
         .inspect(Kind::Connections)
         .expect("the operator may");

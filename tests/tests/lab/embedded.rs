@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rnic::{Context, Device, DeviceConfig, DisconnectReason, WcStatus, WorkRequest};
+use rnic::embedded::{Device, DeviceConfig};
+use rnic::{Context, DisconnectReason, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions, assert_nothing_attached};
 use rnic_tests::huge_pages::{self, HUGE_PAGE, HugePages};
 use rnic_tests::lab::{Cable, Command, Family, Host, INTERFACE, Lab, LinkOptions, Process};

@@ -3,10 +3,12 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
+use std::time::Duration;
 
+use rnic::embedded::{Device, DeviceConfig};
 use rnic::{
-    ConnectOptions, Context, Device, DeviceConfig, Listener, QpConfig, QueuePair, RemoteMemory,
-    WcStatus, WorkCompletion, WorkRequest, WrOpcode,
+    AcceptOptions, ConnectOptions, Context, ListenOptions, QpConfig, RemoteMemory, WcStatus,
+    WorkCompletion, WorkRequest, WrOpcode,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
@@ -97,21 +99,28 @@ fn responder(end: &Endpoint, at: SocketAddr, told: &mpsc::Sender<RemoteMemory>) 
         .expect("in the region");
     end.post_recv(1, 0..8);
     end.post_recv(2, 0..8);
-    let listener = Listener::bind(&end.context, at, 4).expect("a free address");
+    let listener = end
+        .context
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("a free address");
     told.send(end.remote()).expect("the requester waits");
-    let request = listener.accept_request(LIMIT).expect("a request");
-    request.accept(&end.qp, &[], LIMIT).expect("RDMA mode");
+    let request = listener.accept().wait(LIMIT).expect("a request");
+    request
+        .accept(&end.qp, AcceptOptions::default())
+        .wait(LIMIT)
+        .expect("RDMA mode");
     respond_to_everything(end);
-    end.qp.wait_disconnected(LIMIT).expect("an end in order");
+    end.qp.disconnected().wait(LIMIT).expect("an end in order");
 }
 
 fn requester(end: &Endpoint, at: SocketAddr, told: &mpsc::Receiver<RemoteMemory>) {
     let peer = told.recv_timeout(LIMIT).expect("the responder listens");
     end.qp
         .connect(at, ConnectOptions::default())
+        .wait(Duration::from_secs(10))
         .expect("RDMA mode");
     request_everything(end, peer);
-    end.qp.disconnect(LIMIT).expect("an end in order");
+    end.qp.disconnect().wait(LIMIT).expect("an end in order");
 }
 
 /// Both, through daemons.
@@ -168,22 +177,29 @@ fn atomics_of_two_streams_on_one_word_are_never_lost() {
     let b = Endpoint::new(&pair.daemon_b, LEN);
     let peer = b.remote().offset(WORD);
     let queue_pairs = [PORT, PORT + 1].map(|port| {
-        let qp = QueuePair::create(&b.pd, &b.cq, &b.cq, QpConfig::default());
+        let qp = b.pd.create_qp(&b.cq, &b.cq, QpConfig::default());
         let at = pair.b.address(Family::V4, port);
-        let listener = Listener::bind(&b.context, at, 4).expect("a free address");
+        let listener = b
+            .context
+            .listen(at, ListenOptions::default().backlog(4))
+            .expect("a free address");
         (qp.expect("a queue pair"), listener, at)
     });
     std::thread::scope(|scope| {
         for (qp, listener, at) in &queue_pairs {
             scope.spawn(move || {
-                let request = listener.accept_request(LIMIT).expect("a request");
-                request.accept(qp, &[], LIMIT).expect("RDMA mode");
+                let request = listener.accept().wait(LIMIT).expect("a request");
+                request
+                    .accept(qp, AcceptOptions::default())
+                    .wait(LIMIT)
+                    .expect("RDMA mode");
             });
             let daemon = &pair.daemon_a;
             scope.spawn(move || {
                 let end = Endpoint::new(daemon, LEN);
                 end.qp
                     .connect(*at, ConnectOptions::default())
+                    .wait(Duration::from_secs(10))
                     .expect("RDMA mode");
                 let place = end.element(0..8);
                 for wr_id in 0..ROUNDS {

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rnic::{ConnectOptions, DisconnectReason, Error, ListenOptions, Listener, RefusalCode};
+use rnic::{AcceptOptions, ConnectOptions, DisconnectReason, Error, ListenOptions, RefusalCode};
 use rnic::{Transport, WcStatus, WorkRequest};
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::{Family, Host};
@@ -89,7 +89,7 @@ fn a_connection_ends_when_the_host_comes_to_reject_its_peer_and_another_begins_w
                 let before = sent(daemon);
                 let all = [theirs.element(0..4096)];
                 theirs.post(WorkRequest::write(1, &all, ours.remote()));
-                let waited = theirs.qp.wait_disconnected(Duration::from_millis(300));
+                let waited = theirs.qp.disconnected().wait(Duration::from_millis(300));
                 let is_waiting = matches!(waited, Err(Error::Timeout { .. }));
                 assert!(is_waiting, "{words:?}: {waited:?}");
                 assert_eq!(sent(daemon), before, "{words:?}");
@@ -101,12 +101,15 @@ fn a_connection_ends_when_the_host_comes_to_reject_its_peer_and_another_begins_w
                     let server = Endpoint::new(&pair.daemon_b, 64);
                     let at = pair.b.address(family, PORT);
                     let options = ListenOptions::default();
-                    let _listener = Listener::bind_with(&server.context, at, options).unwrap();
-                    let options = ConnectOptions::default().timeout(Duration::from_millis(300));
+                    let _listener = server.context.listen(at, options).unwrap();
+                    let options = ConnectOptions::default();
                     // Nobody accepts: a peer that is answered by TCP waits, one that is not too. It is the daemon's
                     // counter that tells.
                     let before = daemon.counter("passive_opens") + daemon.counter("active_opens");
-                    let refused = client.qp.connect(at, options);
+                    let refused = client
+                        .qp
+                        .connect(at, options)
+                        .wait(Duration::from_millis(300));
                     assert!(refused.is_err());
                     let now = daemon.counter("passive_opens") + daemon.counter("active_opens");
                     (now > before).then_some(())
@@ -141,7 +144,7 @@ fn a_route_that_rejects_for_less_than_a_second_ends_no_connection() {
         .map(str::to_owned)
         .to_vec();
     ip(&pair.a, Family::V4, &wider);
-    let waited = client.qp.wait_disconnected(Duration::from_secs(2));
+    let waited = client.qp.disconnected().wait(Duration::from_secs(2));
     assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
     moves(&client, &server);
     assert_eq!(pair.daemon_a.counter("routes_ended_connections"), 0);
@@ -177,19 +180,27 @@ fn who_begins_a_connection_to_a_host_that_rejects_it_is_not_accepted_and_then_ge
             ip(&pair.b, family, &words);
             let at = pair.b.address(family, PORT);
             let server = Endpoint::new(&pair.daemon_b, 64);
-            let listener = Listener::bind(&server.context, at, 8).unwrap();
+            let listener = server
+                .context
+                .listen(at, ListenOptions::default().backlog(8))
+                .unwrap();
             let try_connect = |patience: u64| {
                 let client = Endpoint::new(&pair.daemon_a, 64);
-                let options = ConnectOptions::default().timeout(Duration::from_millis(patience));
-                client.qp.connect(at, options)
+                let options = ConnectOptions::default();
+                client
+                    .qp
+                    .connect(at, options)
+                    .wait(Duration::from_millis(patience))
             };
             // Until the daemon has followed, which takes some milliseconds, it accepts.
             let refusal = wait::until("a connection is not accepted", LIMIT, || {
                 let end = Endpoint::of(server.context.clone(), 64);
                 std::thread::scope(|scope| {
                     let client = scope.spawn(|| try_connect(1500));
-                    let request = listener.accept_request(LIMIT).unwrap();
-                    let accepted = request.accept(&end.qp, &[], LIMIT);
+                    let request = listener.accept().wait(LIMIT).unwrap();
+                    let accepted = request
+                        .accept(&end.qp, AcceptOptions::default())
+                        .wait(LIMIT);
                     let connected = client.join().unwrap();
                     match accepted {
                         Err(Error::Refused(refusal)) => {
@@ -216,15 +227,16 @@ fn who_begins_a_connection_to_a_host_that_rejects_it_is_not_accepted_and_then_ge
             let end = Endpoint::new(&pair.daemon_b, 64);
             wait::until("the peer is accepted again", LIMIT, || {
                 let client = Endpoint::new(&pair.daemon_a, 64);
-                let listener = Listener::bind(&end.context, at, 8).unwrap();
+                let listener = end
+                    .context
+                    .listen(at, ListenOptions::default().backlog(8))
+                    .unwrap();
                 std::thread::scope(|scope| {
                     let client = scope.spawn(|| {
                         let options = ConnectOptions::default();
-                        client
-                            .qp
-                            .connect(at, options.timeout(Duration::from_secs(1)))
+                        client.qp.connect(at, options).wait(Duration::from_secs(1))
                     });
-                    let request = listener.accept_request(Duration::from_secs(1));
+                    let request = listener.accept().wait(Duration::from_secs(1));
                     if let Ok(request) = request {
                         let _ = request.reject(&[]);
                     }
@@ -256,7 +268,10 @@ fn a_peer_that_chooses_the_route_of_its_packets_gets_no_answer() {
     let pair = Pair::new("source-route");
     let at = pair.b.address(Family::V4, PORT);
     let server = Endpoint::new(&pair.daemon_b, 64);
-    let _listener = Listener::bind(&server.context, at, 8).unwrap();
+    let _listener = server
+        .context
+        .listen(at, ListenOptions::default().backlog(8))
+        .unwrap();
     let IpAddr::V4(ours) = at.ip() else {
         panic!("{at} is of IPv4")
     };

@@ -107,7 +107,10 @@ fn clients_that_say_nothing_keep_others_out_for_seconds_only() {
         .map(|_| Channel::connect(pair.daemon_a.socket()).unwrap())
         .collect();
     wait::until("a client is served again", HELLO_LIMIT, || {
-        rnic::Context::open(pair.daemon_a.socket()).ok().map(drop)
+        rnic::Daemon::at(pair.daemon_a.socket())
+            .and_then(|it| it.open(None))
+            .ok()
+            .map(drop)
     });
     a_ping_works(&pair);
     drop(silent);

@@ -135,7 +135,9 @@ fn a_neighbour_of_hostile_programs_has_all_its_bytes_right() {
     // The attackers came as far as they should: into connections, to memory in no memfd, and to faults
     // of their rings.
     assert!(remote > 0, "none of them had a remote region");
-    let all = rnic::Context::open(pair.daemon_b.socket()).and_then(|context| context.counters());
+    let all = rnic::Daemon::at(pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .and_then(|context| context.counters());
     println!("{:?}", all.expect("the daemon tells its counters"));
     assert!(pair.daemon_b.counter("client_faults") > 0);
     assert!(pair.daemon_b.counter("established") > 2 * transfers as u64);

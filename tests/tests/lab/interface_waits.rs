@@ -143,7 +143,11 @@ fn an_interface_that_is_deleted_and_comes_back_is_opened_again_and_others_go_on(
     let mut held = Vec::new();
     for round in 0..5_u8 {
         let device = rnic::DeviceName::Interface(FORKS[0].to_owned());
-        held.push(rnic::Context::open_device(&socket, &device).expect("it is open"));
+        held.push(
+            rnic::Daemon::at(&socket)
+                .and_then(|it| it.open(Some(&device)))
+                .expect("it is open"),
+        );
         near.namespace.ip(&["link", "set", "dev", FORKS[0], "down"]);
         near.namespace.ip(&["link", "set", "dev", FORKS[0], "up"]);
         near.namespace.ip(&["link", "delete", "dev", FORKS[0]]);
@@ -154,7 +158,9 @@ fn an_interface_that_is_deleted_and_comes_back_is_opened_again_and_others_go_on(
             (daemon.log().matches(&again).count() > usize::from(round)).then_some(())
         });
         opened(&daemon, FORKS[0]);
-        let now = rnic::Context::open_device(&socket, &device).expect("it is open again");
+        let now = rnic::Daemon::at(&socket)
+            .and_then(|it| it.open(Some(&device)))
+            .expect("it is open again");
         assert_eq!(now.device_info().expect("it answers").mtu, u32::from(mtu));
         let refused = held[usize::from(round)].device_info().map(|_| ());
         let refused = refused.expect_err("its device is closed").to_string();

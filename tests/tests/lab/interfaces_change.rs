@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic::{Context, DeviceName, Error, Listener};
+use rnic::{Context, DeviceName, Error, ListenOptions};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, FORKS, Family, Host, INTERFACE, Lab, LinkOptions, Process};
 use rnic_tests::{binary, tool, wait};
@@ -56,12 +56,14 @@ impl Bench {
     }
 
     fn devices(&self) -> Vec<String> {
-        Context::devices(self.daemon.socket()).expect("it answers")
+        rnic::Daemon::at(self.daemon.socket())
+            .and_then(|it| it.devices())
+            .expect("it answers")
     }
 
     fn open(&self, interface: &str) -> Result<Context, Error> {
         let device = DeviceName::Interface(interface.to_owned());
-        Context::open_device(self.daemon.socket(), &device)
+        rnic::Daemon::at(self.daemon.socket()).and_then(|it| it.open(Some(&device)))
     }
 
     /// Verified traffic over one of the links, for so many seconds.
@@ -447,7 +449,9 @@ fn what_would_begin_at_an_interface_that_is_about_to_close_is_told_why() {
         let done = bench.rnicctl(order).spawn();
         let at = bench.near_too.address(Family::V4, PORT + 3);
         let error = wait::until("it is refused", Duration::from_secs(4), || {
-            Listener::bind(&context, at, 1).err()
+            context
+                .listen(at, ListenOptions::default().backlog(1))
+                .err()
         });
         assert!(error.to_string().contains(words), "{error}");
         bench.far[1].signal(Signal::CONT);

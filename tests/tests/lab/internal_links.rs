@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rnic::{
-    ConnectOptions, Context, DeviceName, DisconnectReason, Error, Listener, RefusalCode, WcStatus,
-    WorkRequest,
+    ConnectOptions, Context, DeviceName, DisconnectReason, Error, ListenOptions, RefusalCode,
+    WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::kills::{Ground, Held, Kills};
@@ -60,7 +60,9 @@ impl Joined {
 
     fn context(&self, device: usize) -> Context {
         let name = DeviceName::Interface(FORKS[device].to_owned());
-        Context::open_device(self.daemon.socket(), &name).expect("the device")
+        rnic::Daemon::at(self.daemon.socket())
+            .and_then(|it| it.open(Some(&name)))
+            .expect("the device")
     }
 
     fn at(&self, device: usize, family: Family, port: u16) -> SocketAddr {
@@ -316,7 +318,7 @@ fn an_interface_that_is_deleted_ends_its_connections_with_the_other() {
     joined.hosts[0]
         .namespace
         .ip(&["link", "delete", "dev", FORKS[0]]);
-    match near.qp.wait_disconnected(Duration::from_secs(30)) {
+    match near.qp.disconnected().wait(Duration::from_secs(30)) {
         Err(Error::Disconnected { reason, .. }) => {
             assert_eq!(reason, DisconnectReason::InterfaceGone);
         }
@@ -326,7 +328,12 @@ fn an_interface_that_is_deleted_ends_its_connections_with_the_other() {
     // Its addresses are nobody's.
     let late = Endpoint::of(joined.context(1), 4096);
     let at = joined.at(0, Family::V4, PORT);
-    assert!(late.qp.connect(at, ConnectOptions::default()).is_err());
+    assert!(
+        late.qp
+            .connect(at, ConnectOptions::default())
+            .wait(Duration::from_secs(10))
+            .is_err()
+    );
 }
 
 #[test]
@@ -336,7 +343,7 @@ fn what_can_not_be_connected_is_refused_by_name() {
     let refused = |to: SocketAddr, local: Option<&str>| {
         let options =
             ConnectOptions::default().local(local.map(|it| it.parse().expect("an address")));
-        match near.qp.connect(to, options) {
+        match near.qp.connect(to, options).wait(Duration::from_secs(10)) {
             Err(Error::Refused(refusal)) => refusal,
             other => panic!("{other:?}"),
         }
@@ -358,8 +365,11 @@ fn what_can_not_be_connected_is_refused_by_name() {
     // 127.0.0.1 is the first device's.
     let second = joined.context(1);
     let local = "127.0.0.1:7000";
-    let _first = Listener::bind(&joined.context(0), local, 1).expect("it may");
-    let refusal = match Listener::bind(&second, local, 1) {
+    let _first = joined
+        .context(0)
+        .listen(local, ListenOptions::default().backlog(1))
+        .expect("it may");
+    let refusal = match second.listen(local, ListenOptions::default().backlog(1)) {
         Err(Error::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     };
@@ -372,6 +382,7 @@ fn what_can_not_be_connected_is_refused_by_name() {
     match near
         .qp
         .connect(off.at(1, Family::V4, PORT), ConnectOptions::default())
+        .wait(Duration::from_secs(10))
     {
         Err(Error::Refused(refusal)) => {
             assert_eq!(refusal.code, RefusalCode::Unreachable);

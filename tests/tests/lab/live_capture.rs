@@ -287,12 +287,12 @@ fn a_filter_keeps_what_it_names_and_nothing_else() {
     let one = connected(&pair, PORT);
     let other = connected(&pair, PORT + 1);
     let context = &one.0.context;
-    let connections = context.inspect(rnic::inspect::Kind::Connections);
+    let connections = context.inspect(rnic::admin::Kind::Connections);
     let number = connections
         .expect("the daemon tells")
         .iter()
         .find_map(|object| {
-            let rnic::inspect::Object::Connection(found) = object else {
+            let rnic::admin::Object::Connection(found) = object else {
                 return None;
             };
             (found.remote.port() == PORT).then_some(found.connection.to_string())

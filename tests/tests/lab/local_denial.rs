@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rnic::{CompletionQueue, Context, Listener, ProtectionDomain, QpConfig, QueuePair};
+use rnic::{ListenOptions, QpConfig};
 use rnic_ipc::control::{PROTOCOL_VERSION, Request};
 use rnic_ipc::id::PdId;
 use rnic_ipc::transport::Channel;
@@ -129,7 +129,11 @@ fn connect_as(uid: u32, socket: &Path) -> Option<Duration> {
     let socket = socket.to_owned();
     std::thread::spawn(move || {
         let start = Instant::now();
-        let opened = run_as(uid, || Context::open(&socket).map(drop));
+        let opened = run_as(uid, || {
+            rnic::Daemon::at(&socket)
+                .and_then(|it| it.open(None))
+                .map(drop)
+        });
         // Who asked may have gone.
         let _ = done.send(opened.map(|()| start.elapsed()));
     });
@@ -342,17 +346,15 @@ fn a_full_device_lets_an_administrator_in() {
     let other = Daemon::start(&lab, &b, &DaemonOptions::default());
     open_to_all(&daemon);
     let clients = take_all("clients", || {
-        run_as(ATTACKER, || Context::open(daemon.socket()))
+        run_as(ATTACKER, || {
+            rnic::Daemon::at(daemon.socket()).and_then(|it| it.open(None))
+        })
     });
-    let pds = take_all("protection domains", || {
-        ProtectionDomain::alloc(&clients[0])
-    });
-    let cqs = take_all("completion queues", || {
-        CompletionQueue::create(&clients[0], 16)
-    });
+    let pds = take_all("protection domains", || clients[0].alloc_pd());
+    let cqs = take_all("completion queues", || clients[0].create_cq(16));
     let config = QpConfig::default();
     let qps = take_all("queue pairs", || {
-        QueuePair::create(&pds[0], &cqs[0], &cqs[0], config)
+        pds[0].create_qp(&cqs[0], &cqs[0], config.clone())
     });
     let regions = take_all("regions", || pds[0].register(4096, FULL_ACCESS));
     let taken = [
@@ -384,7 +386,9 @@ fn a_full_device_lets_an_administrator_in() {
         .run()
         .success();
     // Nobody else gets in.
-    let refused = run_as(VICTIM, || Context::open(daemon.socket()));
+    let refused = run_as(VICTIM, || {
+        rnic::Daemon::at(daemon.socket()).and_then(|it| it.open(None))
+    });
     assert!(
         matches!(refused, Err(rnic::Error::Refused(_))),
         "{refused:?}"
@@ -412,7 +416,7 @@ fn clients_that_come_and_go_in_a_loop_are_slowed_and_another_user_is_not() {
                 run_as(ATTACKER, || {
                     while !stop.load(Ordering::Relaxed) {
                         // Those that have just gone may still have their places.
-                        let opened = Context::open(daemon.socket());
+                        let opened = rnic::Daemon::at(daemon.socket()).and_then(|it| it.open(None));
                         lives.fetch_add(opened.is_ok().into(), Ordering::Relaxed);
                     }
                 });
@@ -473,16 +477,21 @@ fn what_clients_take_of_open_files_is_within_what_the_daemon_counts_on() {
         );
         before = now;
     };
-    let context = Context::open(daemon.socket()).expect("it serves");
-    let pd = ProtectionDomain::alloc(&context).expect("a domain");
+    let context = rnic::Daemon::at(daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("it serves");
+    let pd = context.alloc_pd().expect("a domain");
     took("a client", 12);
     let cqs: Vec<_> = (0..20)
-        .map(|_| CompletionQueue::create(&context, 16).expect("a queue"))
+        .map(|_| context.create_cq(16).expect("a queue"))
         .collect();
     // Memory of the last one, and of what the client got before, waits to be sealed.
     took("20 completion queues", 24);
     let _qps: Vec<_> = (0..20)
-        .map(|_| QueuePair::create(&pd, &cqs[0], &cqs[0], QpConfig::default()).expect("a pair"))
+        .map(|_| {
+            pd.create_qp(&cqs[0], &cqs[0], QpConfig::default())
+                .expect("a pair")
+        })
         .collect();
     took("20 queue pairs", 1);
     let _regions: Vec<_> = (0..20)
@@ -491,7 +500,11 @@ fn what_clients_take_of_open_files_is_within_what_the_daemon_counts_on() {
     took("20 regions", 0);
     let at = |port| SocketAddr::new(a.address(Family::V4, PORT).ip(), port);
     let _listeners: Vec<_> = (0..20)
-        .map(|_| Listener::bind(&context, at(0), 4).expect("a port"))
+        .map(|_| {
+            context
+                .listen(at(0), ListenOptions::default().backlog(4))
+                .expect("a port")
+        })
         .collect();
     took("20 listeners", 20);
 }

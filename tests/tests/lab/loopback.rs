@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rnic::{Context, Device, DeviceConfig, Runtime, WcStatus, WorkRequest};
+use rnic::embedded::{Device, DeviceConfig, Runtime};
+use rnic::{Context, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::kills::{Ground, Held, Kills};
 use rnic_tests::lab::{Command, Family, Lab, LinkOptions, Namespace, Process};

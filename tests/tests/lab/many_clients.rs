@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rnic::{
-    CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
+    AcceptOptions, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, QpConfig,
     QueuePair, WcStatus, WorkCompletion,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -63,13 +63,18 @@ struct End {
 
 impl End {
     fn new(daemon: &Daemon) -> Self {
-        let context = Context::open(daemon.socket()).expect("room for a client");
-        let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
+        let context = rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("room for a client");
+        let pd = context.alloc_pd().expect("a protection domain");
         let depth = (2 * DEPTH * QUEUE_PAIRS) as u32;
-        let cq = CompletionQueue::create(&context, depth).expect("a completion queue");
+        let cq = context.create_cq(depth).expect("a completion queue");
         let config = QpConfig::default().sq_depth(DEPTH as u32).rq_depth(1);
         let queue_pairs = (0..QUEUE_PAIRS)
-            .map(|_| QueuePair::create(&pd, &cq, &cq, config).expect("a queue pair"))
+            .map(|_| {
+                pd.create_qp(&cq, &cq, config.clone())
+                    .expect("a queue pair")
+            })
             .collect();
         Self {
             queue_pairs,
@@ -83,17 +88,23 @@ impl End {
 impl Couple {
     fn new(near: &Daemon, far: &Daemon, at: SocketAddr, message: usize) -> Self {
         let (near, far) = (End::new(near), End::new(far));
-        let listener = Listener::bind(&far.context, at, QUEUE_PAIRS as u32).expect("a port");
+        let listener = far
+            .context
+            .listen(at, ListenOptions::default().backlog(QUEUE_PAIRS as u32))
+            .expect("a port");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for qp in &far.queue_pairs {
-                    let request = listener.accept_request(PATIENCE).expect("a request");
-                    request.accept(qp, &[], PATIENCE).expect("RDMA mode");
+                    let request = listener.accept().wait(PATIENCE).expect("a request");
+                    request
+                        .accept(qp, AcceptOptions::default())
+                        .wait(PATIENCE)
+                        .expect("RDMA mode");
                 }
             });
             for qp in &near.queue_pairs {
-                let options = ConnectOptions::default().timeout(PATIENCE);
-                qp.connect(at, options).expect("RDMA mode");
+                let options = ConnectOptions::default();
+                qp.connect(at, options).wait(PATIENCE).expect("RDMA mode");
             }
         });
         Self {

@@ -3,7 +3,7 @@
 //!
 //! Where the machine has no such groups for the user that runs this, each test says so: `NOT TESTED`.
 
-use rnic::{CompletionQueue, Context, WcStatus, WorkRequest};
+use rnic::{WcStatus, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::cgroup::Cgroup;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
@@ -99,8 +99,10 @@ fn a_daemon_whose_group_has_no_more_memory_refuses_and_lives() {
         assert_eq!(a.completion().status, WcStatus::Success);
         assert!(a.holds(round) && b.holds(round));
         wait::until("there is memory again", LIMIT, || {
-            let context = Context::open(daemon.socket()).ok()?;
-            CompletionQueue::create(&context, 16).ok()
+            let context = rnic::Daemon::at(daemon.socket())
+                .and_then(|it| it.open(None))
+                .ok()?;
+            context.create_cq(16).ok()
         });
     }
     assert!(daemon.counter("refused_for_memory") >= 3);

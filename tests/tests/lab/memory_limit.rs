@@ -5,10 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use rnic::{
-    CompletionQueue, Context, Error, Listener, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
-    SharedReceiveQueue, SrqConfig,
-};
+use rnic::{Error, ListenOptions, QpConfig, RefusalCode, SrqConfig};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, LinkOptions};
 use rnic_tests::pair::Pair;
@@ -118,9 +115,11 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
     let a = Endpoint::new(&pair.daemon_a, 50_000);
     let b = Endpoint::new(&pair.daemon_b, 50_000);
     connect(&a, &b, pair.b.address(Family::V4, PORT));
-    let context = Context::open(pair.daemon_a.socket()).expect("it serves");
-    let pd = ProtectionDomain::alloc(&context).expect("a domain");
-    let cq = CompletionQueue::create(&context, 4).expect("a queue");
+    let context = rnic::Daemon::at(pair.daemon_a.socket())
+        .and_then(|it| it.open(None))
+        .expect("it serves");
+    let pd = context.alloc_pd().expect("a domain");
+    let cq = context.create_cq(4).expect("a queue");
     let pid = Pid::from_raw(pair.daemon_a.id().cast_signed()).expect("not 0");
     let limit = |current| {
         let maximum = None;
@@ -137,19 +136,15 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
     assert!(large, "the limit has no effect");
     let refused = [
         take("small regions", pid, || pd.register(4096, FULL_ACCESS)),
-        take("completion queues", pid, || {
-            CompletionQueue::create(&context, depth)
-        }),
-        take("small completion queues", pid, || {
-            CompletionQueue::create(&context, 1)
-        }),
-        take("receive queues", pid, || {
-            SharedReceiveQueue::create(&pd, srq)
-        }),
+        take("completion queues", pid, || context.create_cq(depth)),
+        take("small completion queues", pid, || context.create_cq(1)),
+        take("receive queues", pid, || pd.create_srq(srq)),
         take("queue pairs", pid, || {
-            QueuePair::create(&pd, &cq, &cq, config)
+            pd.create_qp(&cq, &cq, config.clone())
         }),
-        take("clients", pid, || Context::open(pair.daemon_a.socket())),
+        take("clients", pid, || {
+            rnic::Daemon::at(pair.daemon_a.socket()).and_then(|it| it.open(None))
+        }),
     ];
     assert_eq!(refused, [true; 6], "some were not refused");
     phase("what there is goes on", pid, || {
@@ -216,28 +211,37 @@ fn take_all_kinds(socket: &std::path::Path, at: SocketAddr) -> usize {
         Box::new(one)
     }
     for _ in 0..EACH / 4 {
-        note(Context::open(socket).map(any));
+        note(
+            rnic::Daemon::at(socket)
+                .and_then(|it| it.open(None))
+                .map(any),
+        );
     }
-    let Ok(context) = Context::open(socket) else {
+    let Ok(context) = rnic::Daemon::at(socket).and_then(|it| it.open(None)) else {
         return refused + 1;
     };
-    let Ok(pd) = ProtectionDomain::alloc(&context) else {
+    let Ok(pd) = context.alloc_pd() else {
         return refused + 1;
     };
     let depth = 4096;
     let deep = QpConfig::default().sq_depth(depth).rq_depth(depth);
     for _ in 0..EACH {
-        note(ProtectionDomain::alloc(&context).map(any));
+        note(context.alloc_pd().map(any));
         note(pd.register(4096, FULL_ACCESS).map(any));
         note(pd.register(1 << 20, FULL_ACCESS).map(any));
         let at = SocketAddr::new(at.ip(), 0);
-        note(Listener::bind(&context, at, 4).map(any));
         note(
-            SharedReceiveQueue::create(&pd, SrqConfig::default().depth(depth).max_sge(4)).map(any),
+            context
+                .listen(at, ListenOptions::default().backlog(4))
+                .map(any),
         );
-        note(CompletionQueue::create(&context, 1).map(any));
-        match CompletionQueue::create(&context, depth) {
-            Ok(cq) => note(QueuePair::create(&pd, &cq, &cq, deep).map(any)),
+        note(
+            pd.create_srq(SrqConfig::default().depth(depth).max_sge(4))
+                .map(any),
+        );
+        note(context.create_cq(1).map(any));
+        match context.create_cq(depth) {
+            Ok(cq) => note(pd.create_qp(&cq, &cq, deep.clone()).map(any)),
             Err(error) => note(Err(error)),
         }
     }
@@ -298,8 +302,10 @@ fn clients_that_take_all_that_limits_allow_end_no_daemon() {
             // What they had is given back, and there is memory again for whoever asks.
             phase(&format!("after {named}"), pid, || {
                 wait::until("a client is served again", LIMIT, || {
-                    let context = Context::open(pair.daemon_a.socket()).ok()?;
-                    let pd = ProtectionDomain::alloc(&context).ok()?;
+                    let context = rnic::Daemon::at(pair.daemon_a.socket())
+                        .and_then(|it| it.open(None))
+                        .ok()?;
+                    let pd = context.alloc_pd().ok()?;
                     pd.register(1 << 20, FULL_ACCESS).ok()
                 })
             });

@@ -201,8 +201,10 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
 #[test]
 fn memory_of_huge_pages_needs_some_and_says_how_to_get_them() {
     let pair = Pair::new("huge-pages");
-    let context = Context::open(pair.daemon_a.socket()).expect("the daemon serves");
-    let pd = rnic::ProtectionDomain::alloc(&context).expect("a domain");
+    let context = rnic::Daemon::at(pair.daemon_a.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let pd = context.alloc_pd().expect("a domain");
     let _more = HugePages::more(4);
     let region = pd
         .register_huge(3 << 20, FULL_ACCESS)
@@ -260,7 +262,10 @@ fn another_user_s_memory_keeps_no_neighbour_waiting() {
 /// A client of another user's than the daemon's. This process stays who it is.
 fn attacker(pair: &Pair) -> Context {
     let socket = pair.daemon_b.socket();
-    run_as(ATTACKER, || Context::open(socket)).expect("the daemon serves")
+    run_as(ATTACKER, || {
+        rnic::Daemon::at(socket).and_then(|it| it.open(None))
+    })
+    .expect("the daemon serves")
 }
 
 /// Registers a large file's shared mapping, and punches holes while a peer writes into it; or the refusal.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rnic::{ConnectOptions, Context, DisconnectReason, WorkRequest};
+use rnic::{ConnectOptions, DisconnectReason, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Command, Family, Finished, Host, INTERFACE, Lab, LinkOptions};
@@ -127,7 +127,9 @@ fn queues_that_come_after_the_start_are_told_of_and_those_with_sockets_stay() {
         });
     };
     unserved(0);
-    let held = Context::open(daemon.socket()).expect("it is open");
+    let held = rnic::Daemon::at(daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("it is open");
     let _ = set(&b, "rx", "2").success();
     unserved(1);
     let said = "interface rnic0 has 2 RX queues now, of which 1 are served";
@@ -408,7 +410,10 @@ fn an_operator_sees_a_lost_link_and_peers_that_vanish_with_it() {
     open(0.0);
     let other = Endpoint::new(&pair.daemon_a, BYTES);
     let connect = || {
-        let connected = other.qp.connect(remote, ConnectOptions::default());
+        let connected = other
+            .qp
+            .connect(remote, ConnectOptions::default())
+            .wait(Duration::from_secs(10));
         connected.expect_err("no frame leaves").to_string()
     };
     let error = connect();

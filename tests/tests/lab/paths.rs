@@ -6,8 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rnic::{
-    ConnectOptions, DisconnectReason, Error, ListenOptions, Listener, RefusalCode, Transport,
-    WorkRequest,
+    ConnectOptions, DisconnectReason, Error, ListenOptions, RefusalCode, Transport, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions, Routers};
@@ -55,7 +54,8 @@ fn a_connection_that_a_router_prohibits_is_refused_at_once() {
         let start = Instant::now();
         let refused = end
             .qp
-            .connect(far.b.address(family, PORT), ConnectOptions::default());
+            .connect(far.b.address(family, PORT), ConnectOptions::default())
+            .wait(Duration::from_millis(500));
         match refused {
             Err(Error::ConnectFailed { reason, .. }) => {
                 assert_eq!(reason, DisconnectReason::Refused, "{family:?}");
@@ -247,12 +247,15 @@ fn flush_policies(host: &Host) {
 fn try_connect(pair: &Pair, family: Family, transport: Transport) -> Error {
     let end = Endpoint::new(&pair.daemon_a, 64);
     let options = ConnectOptions::default().transport(transport);
-    let options = options.timeout(Duration::from_millis(500));
+    let options = options;
     let listen = ListenOptions::default().transport(transport);
     let server = Endpoint::new(&pair.daemon_b, 64);
     let at = pair.b.address(family, PORT);
-    let _listener = Listener::bind_with(&server.context, at, listen).unwrap();
-    end.qp.connect(at, options).unwrap_err()
+    let _listener = server.context.listen(at, listen).unwrap();
+    end.qp
+        .connect(at, options)
+        .wait(Duration::from_millis(500))
+        .unwrap_err()
 }
 
 #[test]
@@ -370,7 +373,7 @@ fn a_connection_ends_without_a_word_when_the_hosts_ipsec_forbids_it_in_clear() {
         // The peer goes on, and gets no answer.
         let all = [server.element(0..4096)];
         server.post(WorkRequest::write(1, &all, client.remote()));
-        let ended = server.qp.wait_disconnected(Duration::from_millis(500));
+        let ended = server.qp.disconnected().wait(Duration::from_millis(500));
         let is_waiting = matches!(ended, Err(Error::Timeout { .. }));
         assert!(is_waiting, "{family:?} {transport:?}: {ended:?}");
         assert_eq!(frames_sent(&pair.daemon_a), before);

@@ -108,7 +108,7 @@ fn an_interface_that_is_opened_later_leaves_its_threads_no_more_than_one_of_the_
     host.ip(&["address", "add", "198.18.77.1/24", "dev", "late0"]);
     host.ip(&["link", "set", "dev", "late0", "up"]);
     wait::until("the interface is open", PATIENCE, || {
-        rnic::Context::open(&socket).ok()
+        rnic::Daemon::at(&socket).and_then(|it| it.open(None)).ok()
     });
     // Without CAP_SETPCAP, which is given up, the bounding set is that of the thread that opens.
     let threads = assert_little_is_kept(&daemon, TO_OPEN);
@@ -205,13 +205,13 @@ fn a_daemon_whose_socket_nobody_named_is_where_clients_look() {
     );
     let command = a.namespace.command("unshare").args(["--mount", "sh", "-c"]);
     let mut daemon = command.arg(script).spawn();
-    let ready = format!("ready: listening on {}", rnic::DEFAULT_SOCKET);
+    let ready = format!("ready: listening on {}", rnic::find::DEFAULT_SOCKET);
     wait::until("rnicd is ready", PATIENCE, || {
         assert!(daemon.running(), "{}", daemon.stderr());
         daemon.stderr().contains(&ready).then_some(())
     });
     let run = PathBuf::from(format!("/proc/{}/root", daemon.id()));
-    let socket = run.join(rnic::DEFAULT_SOCKET.trim_start_matches('/'));
+    let socket = run.join(rnic::find::DEFAULT_SOCKET.trim_start_matches('/'));
     let directory = fs::metadata(socket.parent().unwrap()).unwrap();
     assert_eq!((directory.mode() & 0o777, directory.uid()), (0o755, 0));
     let client = a.namespace.command("nsenter").label("rnicctl");

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rnic::inspect::{Kind, Object};
+use rnic::admin::MemoryKind;
+use rnic::admin::{Kind, Object};
+use rnic::embedded::{Device, DeviceConfig};
 use rnic::{
-    Access, Context, Device, DeviceConfig, DisconnectReason, Error, MemoryKind, MemoryRegion,
-    ProtectionDomain, RefusalCode, WcStatus, WorkRequest,
+    Access, Context, DisconnectReason, Error, MemoryRegion, ProtectionDomain, RefusalCode,
+    WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Lab, LinkOptions};
@@ -307,7 +309,7 @@ fn an_rnic_of_the_program_s_own_process_reaches_its_memory_as_it_is() {
 fn an_rnic_of_the_program_s_own_process_takes_only_what_is_mapped_for_its_rights() {
     let device = Device::open(DeviceConfig::loopback()).expect("it needs nothing of the host");
     let context = Context::embedded(&device).expect("a client");
-    let pd = ProtectionDomain::alloc(&context).expect("a domain");
+    let pd = context.alloc_pd().expect("a domain");
     let start = shared(3 * PAGE);
     let protect = |page: usize, flags| {
         // SAFETY: pages that nobody uses.

@@ -62,7 +62,9 @@ impl Bench {
     }
 
     fn connect(&self) -> Result<Context, Error> {
-        run_as(NOBODY, || Context::open(self.daemon.socket()))
+        run_as(NOBODY, || {
+            rnic::Daemon::at(self.daemon.socket()).and_then(|it| it.open(None))
+        })
     }
 }
 
@@ -138,8 +140,8 @@ fn a_fault_is_told_and_nothing_changes() {
 fn only_administrators_order_it_and_only_where_there_is_a_file() {
     let bench = Bench::new("reload-order", "");
     let order = |socket: &Path| {
-        let daemon = rnic::Daemon::find(Some(socket)).unwrap();
-        daemon.order(rnic::inspect::DaemonOrder::Reload { reopen: false })
+        let daemon = rnic::Daemon::at(socket).unwrap();
+        daemon.order(rnic::admin::DaemonOrder::Reload { reopen: false })
     };
     let refused = run_as(NOBODY, || order(bench.daemon.socket()));
     let error = refused.unwrap_err().to_string();

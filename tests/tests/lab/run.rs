@@ -284,7 +284,9 @@ fn a_private_daemon_has_no_limits_for_users_and_says_that_it_is_private() {
     let socket = Path::new(socket.lines().next().expect("the socket's path"));
     let told = process.stderr();
     assert!(told.contains("private RNIC daemon"), "{told}");
-    let context = rnic::Context::open(socket).expect("the daemon serves");
+    let context = rnic::Daemon::at(socket)
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let begun = Instant::now();
     for _ in 0..REQUESTS {
         let _ = context.device_info().expect("it answers");
@@ -293,7 +295,7 @@ fn a_private_daemon_has_no_limits_for_users_and_says_that_it_is_private() {
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
     // More than a user's or a client's share of another daemon.
-    let domains = (0..3000).map(|_| rnic::ProtectionDomain::alloc(&context));
+    let domains = (0..3000).map(|_| context.alloc_pd());
     let domains: Result<Vec<_>, _> = domains.collect();
     let _domains = domains.expect("all that tables are made for");
     process.signal(Signal::TERM);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rnic::{
-    ConnectOptions, DisconnectReason, Error, ListenOptions, Listener, MpaOptions, Transport,
-    WcStatus, WorkRequest,
+    ConnectOptions, DisconnectReason, Error, ListenOptions, MpaOptions, Transport, WcStatus,
+    WorkRequest,
 };
 use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, Lab, LinkOptions};
@@ -33,7 +33,6 @@ fn sctp(revision: u8) -> ConnectOptions {
     ConnectOptions::default()
         .transport(Transport::Sctp)
         .mpa(mpa)
-        .timeout(LIMIT)
 }
 
 fn listen() -> ListenOptions {
@@ -90,13 +89,13 @@ fn operations(a: &Endpoint, b: &Endpoint) {
 fn rejected(pair: &Pair, family: Family, port: u16, revision: u8) {
     let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| Endpoint::new(daemon, BYTES));
     let at = pair.b.address(family, port);
-    let listener = Listener::bind_with(&b.context, at, listen()).expect("a free address");
+    let listener = b.context.listen(at, listen()).expect("a free address");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let request = listener.accept_request(LIMIT).expect("it asks");
+            let request = listener.accept().wait(LIMIT).expect("it asks");
             request.reject(b"no").expect("it waits");
         });
-        let rejected = a.qp.connect(at, sctp(revision));
+        let rejected = a.qp.connect(at, sctp(revision)).wait(LIMIT);
         assert!(
             matches!(rejected, Err(Error::Rejected { .. })),
             "{rejected:?}"
@@ -118,7 +117,7 @@ fn everything(name: &str) -> (Lab, [PathBuf; 2]) {
             let port = port + 2 * u16::from(revision);
             let (a, b) = connected(&pair, family, port, revision);
             operations(&a, &b);
-            a.qp.disconnect(LIMIT).expect("an end in peace");
+            a.qp.disconnect().wait(LIMIT).expect("an end in peace");
             assert_eq!(b.ending(), DisconnectReason::Graceful);
             rejected(&pair, family, port + 1, revision);
         }
@@ -136,7 +135,7 @@ fn everything(name: &str) -> (Lab, [PathBuf; 2]) {
         assert_eq!(b.ending(), DisconnectReason::Reset);
     }
     std::thread::sleep(IDLE.saturating_sub(begun.elapsed()));
-    idle.qp.disconnect(LIMIT).expect("an end in peace");
+    idle.qp.disconnect().wait(LIMIT).expect("an end in peace");
     drop(idle);
     pair.captures()
 }

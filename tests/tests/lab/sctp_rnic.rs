@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rnic::{
-    CompletionQueue, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, Listener,
-    ProtectionDomain, QpConfig, QueuePair, Transport,
+    AcceptOptions, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, QpConfig,
+    QueuePair, Transport,
 };
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::Family;
@@ -55,15 +55,14 @@ fn rnic_ping_and_rnic_perf_move_verified_bytes_over_both_families() {
 
 /// A queue pair of a program.
 fn queue_pair(context: &Context) -> QueuePair {
-    let pd = ProtectionDomain::alloc(context).expect("within limits");
-    let cq = CompletionQueue::create(context, 16).expect("within limits");
-    QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("within limits")
+    let pd = context.alloc_pd().expect("within limits");
+    let cq = context.create_cq(16).expect("within limits");
+    pd.create_qp(&cq, &cq, QpConfig::default())
+        .expect("within limits")
 }
 
 fn sctp() -> ConnectOptions {
-    ConnectOptions::default()
-        .transport(Transport::Sctp)
-        .timeout(LIMIT)
+    ConnectOptions::default().transport(Transport::Sctp)
 }
 
 /// TCP and SCTP are listened to on one port, and each brings its own.
@@ -71,10 +70,15 @@ fn sctp() -> ConnectOptions {
 fn the_ports_of_tcp_and_sctp_are_apart() {
     let pair = Pair::new("sctp-ports");
     let at = pair.b.address(Family::V4, PORT);
-    let [a, b] = [&pair.daemon_a, &pair.daemon_b]
-        .map(|daemon| Context::open(daemon.socket()).expect("the daemon serves"));
-    let over_tcp = Listener::bind(&b, at, 4).expect("nobody listens there");
-    let refused = queue_pair(&a).connect(at, sctp());
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| {
+        rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves")
+    });
+    let over_tcp = b
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("nobody listens there");
+    let refused = queue_pair(&a).connect(at, sctp()).wait(LIMIT);
     let refused = refused.expect_err("nobody listens with SCTP");
     let is_refused = matches!(
         &refused,
@@ -82,17 +86,22 @@ fn the_ports_of_tcp_and_sctp_are_apart() {
     );
     assert!(is_refused, "{refused:?}");
     let options = ListenOptions::default().transport(Transport::Sctp);
-    let over_sctp = Listener::bind_with(&b, at, options).expect("a port of its own");
+    let over_sctp = b.listen(at, options).expect("a port of its own");
     for (listener, transport) in [(&over_tcp, Transport::Tcp), (&over_sctp, Transport::Sctp)] {
         let (asks, takes) = (queue_pair(&a), queue_pair(&b));
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| {
-                let request = listener.accept_request(LIMIT).expect("a peer asks");
+                let request = listener.accept().wait(LIMIT).expect("a peer asks");
                 assert_eq!(request.private_data(), b"who");
-                request.accept(&takes, b"me", LIMIT)
+                request
+                    .accept(&takes, AcceptOptions::default().private_data(b"me"))
+                    .wait(LIMIT)
             });
             let options = sctp().transport(transport).private_data(*b"who");
-            let established = asks.connect(at, options).expect("it is accepted");
+            let established = asks
+                .connect(at, options)
+                .wait(LIMIT)
+                .expect("it is accepted");
             assert_eq!(established.private_data, b"me");
             assert_eq!(established.mpa.crc, transport == Transport::Tcp);
             accepted.join().expect("no panic").expect("it is accepted");
@@ -105,20 +114,31 @@ fn the_ports_of_tcp_and_sctp_are_apart() {
 fn the_end_of_a_daemon_is_told_to_its_peer() {
     let mut pair = Pair::new("sctp-killed");
     let at = pair.b.address(Family::V6, PORT);
-    let [a, b] = [&pair.daemon_a, &pair.daemon_b]
-        .map(|daemon| Context::open(daemon.socket()).expect("the daemon serves"));
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| {
+        rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves")
+    });
     let options = ListenOptions::default().transport(Transport::Sctp);
-    let listener = Listener::bind_with(&b, at, options).expect("nobody listens there");
+    let listener = b.listen(at, options).expect("nobody listens there");
     let (asks, takes) = (queue_pair(&a), queue_pair(&b));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let request = listener.accept_request(LIMIT).expect("a peer asks");
-            request.accept(&takes, b"", LIMIT).expect("the peer waits");
+            let request = listener.accept().wait(LIMIT).expect("a peer asks");
+            request
+                .accept(&takes, AcceptOptions::default())
+                .wait(LIMIT)
+                .expect("the peer waits");
         });
-        asks.connect(at, sctp()).expect("it is accepted");
+        asks.connect(at, sctp())
+            .wait(LIMIT)
+            .expect("it is accepted");
     });
     pair.daemon_b.kill();
-    let error = asks.wait_disconnected(LIMIT).expect_err("no end in peace");
+    let error = asks
+        .disconnected()
+        .wait(LIMIT)
+        .expect_err("no end in peace");
     let is_reset = matches!(
         &error,
         Error::Disconnected { reason, .. } if *reason == DisconnectReason::Reset
@@ -133,19 +153,28 @@ fn queue_pairs_of_a_client_share_an_association() {
     const COUNT: usize = 3;
     let pair = Pair::new("sctp-shared");
     let at = pair.b.address(Family::V6, PORT);
-    let open = |daemon: &Daemon| Context::open(daemon.socket()).expect("the daemon serves");
+    let open = |daemon: &Daemon| {
+        rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves")
+    };
     let b = open(&pair.daemon_b);
     let options = ListenOptions::default().transport(Transport::Sctp);
-    let listener = Listener::bind_with(&b, at, options).expect("nobody listens there");
+    let listener = b.listen(at, options).expect("nobody listens there");
     let associations = || [&pair.daemon_a, &pair.daemon_b].map(|it| it.counter("associations"));
     let connect = |context: &Context| {
         let (asks, takes) = (queue_pair(context), queue_pair(&b));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept_request(LIMIT).expect("a peer asks");
-                request.accept(&takes, b"", LIMIT).expect("the peer waits");
+                let request = listener.accept().wait(LIMIT).expect("a peer asks");
+                request
+                    .accept(&takes, AcceptOptions::default())
+                    .wait(LIMIT)
+                    .expect("the peer waits");
             });
-            asks.connect(at, sctp()).expect("it is accepted");
+            asks.connect(at, sctp())
+                .wait(LIMIT)
+                .expect("it is accepted");
         });
         (asks, takes)
     };
@@ -166,21 +195,24 @@ fn queue_pairs_of_a_client_share_an_association() {
     // One goes in order, and its client with all others in none.
     let (context, mut queue_pairs) = first;
     let (asks, takes) = queue_pairs.pop().expect("there are some");
-    asks.disconnect(LIMIT).expect("it is connected");
-    takes.wait_disconnected(LIMIT).expect("an end in peace");
+    asks.disconnect().wait(LIMIT).expect("it is connected");
+    takes.disconnected().wait(LIMIT).expect("an end in peace");
     assert_eq!(associations(), [2, 2]);
     let (asked, taken): (Vec<_>, Vec<_>) = queue_pairs.into_iter().unzip();
     drop((asked, context));
     for takes in taken {
-        takes.wait_disconnected(LIMIT).expect_err("no end in peace");
+        takes
+            .disconnected()
+            .wait(LIMIT)
+            .expect_err("no end in peace");
     }
     wait::until("the association is gone", LIMIT, || {
         (associations() == [1, 1]).then_some(())
     });
     let (_context, queue_pairs) = second;
     for (asks, takes) in queue_pairs {
-        asks.disconnect(LIMIT).expect("it is connected");
-        takes.wait_disconnected(LIMIT).expect("an end in peace");
+        asks.disconnect().wait(LIMIT).expect("it is connected");
+        takes.disconnected().wait(LIMIT).expect("an end in peace");
     }
     wait::until("nothing is left", LIMIT, || {
         (associations() == [0, 0]).then_some(())

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rnic::Context;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{FORKS, Family, Host, Lab, LinkOptions, Signal};
 use rnic_tests::user::run_as;
@@ -161,7 +160,10 @@ impl Bench {
 
     fn nobody_is_served(&self) -> bool {
         let socket = self.daemon.socket();
-        run_as(NOBODY, || Context::open(socket)).is_ok()
+        run_as(NOBODY, || {
+            rnic::Daemon::at(socket).and_then(|it| it.open(None))
+        })
+        .is_ok()
     }
 }
 
@@ -194,7 +196,9 @@ fn each_of_twenty_reloads_is_told_and_the_daemon_stays_alive_in_time() {
         write(&bench.file, interfaces, &limit);
         let _ = bench.reload();
         assert_eq!(bench.logged("is reloaded"), number + 1);
-        let devices = Context::devices(bench.daemon.socket()).expect("it answers");
+        let devices = rnic::Daemon::at(bench.daemon.socket())
+            .and_then(|it| it.devices())
+            .expect("it answers");
         assert_eq!(devices.len(), interfaces.len());
     }
     // As ever after these.
@@ -238,7 +242,9 @@ fn a_file_with_a_fault_is_ready_again_as_it_was() {
     let _ = bench.reload();
     assert_eq!(bench.logged("is not reloaded"), 2);
     assert!(!bench.nobody_is_served());
-    let devices = Context::devices(bench.daemon.socket()).expect("it answers");
+    let devices = rnic::Daemon::at(bench.daemon.socket())
+        .and_then(|it| it.devices())
+        .expect("it answers");
     assert_eq!(devices.len(), FORKS.len());
 
     write(&bench.file, &FORKS, "");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rnic::{
-    ConnectOptions, Context, DeviceName, DisconnectReason, Error, QpConfig, QueuePair, RefusalCode,
-    WcStatus, WorkRequest,
+    ConnectOptions, Context, DeviceName, DisconnectReason, Error, QpConfig, RefusalCode, WcStatus,
+    WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions, scrape};
 use rnic_tests::lab::{FORKS, Family, Host, INTERFACE, Lab, LinkOptions};
@@ -60,7 +60,9 @@ impl Fork {
 
     fn context(&self, device: usize) -> Context {
         let name = DeviceName::Interface(FORKS[device].to_owned());
-        Context::open_device(self.middle.socket(), &name).expect("the device")
+        rnic::Daemon::at(self.middle.socket())
+            .and_then(|it| it.open(Some(&name)))
+            .expect("the device")
     }
 
     /// Both ends of a connection over one of the interfaces, begun by the host that has two.
@@ -103,7 +105,12 @@ fn moves(from: &Endpoint, to: &Endpoint, seed: u64) {
 fn one_program_uses_both_interfaces_at_once() {
     let fork = Fork::new("both", "");
     let socket = fork.middle.socket();
-    assert_eq!(Context::devices(socket).expect("devices"), FORKS);
+    assert_eq!(
+        rnic::Daemon::at(socket)
+            .and_then(|it| it.devices())
+            .expect("devices"),
+        FORKS
+    );
     let (a, a_far) = fork.connection(0, PORT);
     let (b, b_far) = fork.connection(1, PORT);
     std::thread::scope(|scope| {
@@ -124,19 +131,23 @@ fn one_program_uses_both_interfaces_at_once() {
             DeviceName::Toward(fork.far_hosts[device].v4.into()),
         ];
         for name in names {
-            let context = Context::open_device(socket, &name).expect("the device");
+            let context = rnic::Daemon::at(socket)
+                .and_then(|it| it.open(Some(&name)))
+                .expect("the device");
             let info = context.device_info().expect("the device");
             assert_eq!(info.interface, interface, "{name}");
         }
     }
-    let first = Context::open(socket).and_then(|context| context.device_info());
+    let first = rnic::Daemon::at(socket)
+        .and_then(|it| it.open(None))
+        .and_then(|context| context.device_info());
     assert_eq!(first.expect("the first device").interface, FORKS[0]);
     for (name, code) in [
         ("eth77", RefusalCode::UnknownObject),
         ("192.0.2.1", RefusalCode::AddressNotLocal),
     ] {
         let Ok(name) = name.parse();
-        match Context::open_device(socket, &name) {
+        match rnic::Daemon::at(socket).and_then(|it| it.open(Some(&name))) {
             Err(Error::Refused(refusal)) => {
                 assert_eq!(refusal.code, code);
                 assert!(refusal.message.contains(FORKS[1]), "{refusal}");
@@ -147,12 +158,16 @@ fn one_program_uses_both_interfaces_at_once() {
     // Each device's connections go over its own interface, and no other's.
     let astray = Endpoint::of(fork.context(0), 4096);
     let at = fork.far_hosts[1].address(Family::V4, PORT);
-    match astray.qp.connect(at, ConnectOptions::default()) {
+    match astray
+        .qp
+        .connect(at, ConnectOptions::default())
+        .wait(Duration::from_secs(10))
+    {
         Err(Error::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Unreachable),
         other => panic!("{other:?}"),
     }
     // What one device's client has means nothing to another's.
-    let cq = QueuePair::create(&astray.pd, &b.cq, &b.cq, QpConfig::default());
+    let cq = astray.pd.create_qp(&b.cq, &b.cq, QpConfig::default());
     assert!(matches!(cq, Err(Error::WrongContext { .. })), "{cq:?}");
 
     let shown = fork.rnicctl(&["connections"]);
@@ -187,7 +202,7 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
     let late = Endpoint::of(fork.context(0), 4096);
     let near = &fork.near_hosts[0].namespace;
     near.ip(&["link", "delete", "dev", FORKS[0]]);
-    match a.qp.wait_disconnected(Duration::from_secs(30)) {
+    match a.qp.disconnected().wait(Duration::from_secs(30)) {
         Err(Error::Disconnected { reason, message }) => {
             assert_eq!(reason, DisconnectReason::InterfaceGone);
             assert!(message.contains(FORKS[0]), "{message}");
@@ -198,7 +213,11 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
     moves(&b_far, &b, 3);
     // Nothing begins there any more, and everything elsewhere.
     let at = fork.far_hosts[0].address(Family::V4, PORT);
-    match late.qp.connect(at, ConnectOptions::default()) {
+    match late
+        .qp
+        .connect(at, ConnectOptions::default())
+        .wait(Duration::from_secs(10))
+    {
         Err(Error::Refused(refusal)) => {
             assert_eq!(refusal.code, RefusalCode::Host);
             assert!(refusal.message.contains(FORKS[0]), "{refusal}");
@@ -207,7 +226,9 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
     }
     let name = DeviceName::Interface(FORKS[0].to_owned());
     let refused = wait::until("the interface is waited for", LIMIT, || {
-        Context::open_device(fork.middle.socket(), &name).err()
+        rnic::Daemon::at(fork.middle.socket())
+            .and_then(|it| it.open(Some(&name)))
+            .err()
     });
     let told = format!("waits for interface {}", FORKS[0]);
     assert!(refused.to_string().contains(&told), "{refused}");
@@ -227,7 +248,7 @@ fn limits_are_of_all_interfaces_together() {
     let fork = Fork::new("limits", limits);
     let a = Endpoint::of(fork.context(0), 4096);
     let b = Endpoint::of(fork.context(1), 4096);
-    let create = |of: &Endpoint| QueuePair::create(&of.pd, &of.cq, &of.cq, QpConfig::default());
+    let create = |of: &Endpoint| of.pd.create_qp(&of.cq, &of.cq, QpConfig::default());
     let third = create(&b).expect("a third queue pair");
     for end in [&a, &b] {
         match create(end) {
@@ -242,7 +263,7 @@ fn limits_are_of_all_interfaces_together() {
     let _room = create(&a).expect("what one device's client let go is the other's");
     let _more = [fork.context(0), fork.context(1)];
     let name = DeviceName::Interface(FORKS[0].to_owned());
-    match Context::open_device(fork.middle.socket(), &name) {
+    match rnic::Daemon::at(fork.middle.socket()).and_then(|it| it.open(Some(&name))) {
         Err(Error::Refused(refusal)) => {
             assert_eq!(refusal.code, RefusalCode::Limit);
             assert!(refusal.message.contains("clients"), "{refusal}");
@@ -250,6 +271,8 @@ fn limits_are_of_all_interfaces_together() {
         other => panic!("{other:?}"),
     }
     // The far ends have one interface each, and no other device to choose from.
-    let far = Context::devices(fork.far[0].socket()).expect("devices");
+    let far = rnic::Daemon::at(fork.far[0].socket())
+        .and_then(|it| it.devices())
+        .expect("devices");
     assert_eq!(far, [INTERFACE]);
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, Context, Listener, MemoryRegion, MemoryWindow,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion,
     ProtectionDomain, QpConfig, QueuePair, SharedReceiveQueue, SrqConfig, WcStatus, WindowType,
     WorkCompletion, WorkRequest,
 };
@@ -95,10 +95,14 @@ struct Side {
 
 impl Side {
     fn new(daemon: &Daemon, queue_pairs: usize) -> Self {
-        let context = Context::open(daemon.socket()).expect("the daemon serves");
-        let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
+        let context = rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
+        let pd = context.alloc_pd().expect("a protection domain");
         let depth = u32::try_from(4 * queue_pairs).expect("few");
-        let cq = CompletionQueue::create(&context, depth.max(16)).expect("a completion queue");
+        let cq = context
+            .create_cq(depth.max(16))
+            .expect("a completion queue");
         let region = pd
             .register(PART * queue_pairs, FULL_ACCESS)
             .expect("a region");
@@ -116,8 +120,8 @@ impl Side {
         let config = QpConfig::default().sq_depth(8).rq_depth(8);
         let (pd, cq) = (&self.pd, &self.cq);
         let made = match &self.srq {
-            Some(srq) => QueuePair::create_shared(pd, cq, cq, srq, config),
-            None => QueuePair::create(pd, cq, cq, config),
+            Some(srq) => pd.create_qp(cq, cq, config.srq(srq.clone())),
+            None => pd.create_qp(cq, cq, config),
         };
         made.expect("a queue pair")
     }
@@ -145,7 +149,7 @@ impl Side {
             }
             left -= found;
             if found == 0 {
-                self.cq.wait(LIMIT).expect("a completion");
+                self.cq.readable().wait(LIMIT).expect("a completion");
             }
         }
     }
@@ -159,15 +163,21 @@ fn connected(shards: &Shards, queue_pairs: usize) -> [Side; 2] {
 
 fn connect(shards: &Shards, [mut a, mut b]: [Side; 2], queue_pairs: usize) -> [Side; 2] {
     let at = shards.hosts[1].address(Family::V4, PORT);
-    let listener = Listener::bind(&b.context, at, 64).expect("a free address");
+    let listener = b
+        .context
+        .listen(at, ListenOptions::default().backlog(64))
+        .expect("a free address");
     let accepted = std::thread::scope(|scope| {
         let accepting = scope.spawn(|| {
             let accept = |_| {
-                let request = listener.accept_request(LIMIT).expect("a request");
+                let request = listener.accept().wait(LIMIT).expect("a request");
                 let qp = b.queue_pair();
                 // In whatever shard it is, this is for that of the request.
                 b.expect_one(&qp);
-                request.accept(&qp, &[], LIMIT).expect("RDMA mode");
+                request
+                    .accept(&qp, AcceptOptions::default())
+                    .wait(LIMIT)
+                    .expect("RDMA mode");
                 qp
             };
             (0..queue_pairs).map(accept).collect::<Vec<_>>()
@@ -175,6 +185,7 @@ fn connect(shards: &Shards, [mut a, mut b]: [Side; 2], queue_pairs: usize) -> [S
         for _ in 0..queue_pairs {
             let qp = a.queue_pair();
             qp.connect(at, ConnectOptions::default())
+                .wait(Duration::from_secs(10))
                 .expect("RDMA mode");
             a.qps.push(qp);
         }
@@ -254,7 +265,7 @@ fn a_window_that_work_of_one_shard_binds_is_reached_over_all() {
     assert_eq!(shards.of_each(1, "rnic_queue_pairs", ""), [2; 4]);
     let bytes = Pattern::bytes(5, PART * QUEUE_PAIRS);
     b.region.write(0, &bytes).expect("it has as many");
-    let window = MemoryWindow::alloc(&b.pd, WindowType::Type1).expect("a window");
+    let window = b.pd.alloc_window(WindowType::Type1).expect("a window");
     for (number, binder) in b.qps.iter().enumerate() {
         let part = number * PART..(number + 1) * PART;
         let bound = window.bind(1, &b.region, part.clone(), TO_READ);
@@ -288,7 +299,7 @@ fn queue_pairs_with_shared_receives_accept_what_comes_to_any_shard() {
     const QUEUE_PAIRS: usize = 16;
     let shards = Shards::new("srq", 4, ["4", "4"]);
     let mut sides = [0, 1].map(|end| Side::new(&shards.daemons[end], QUEUE_PAIRS));
-    let srq = SharedReceiveQueue::create(&sides[1].pd, SrqConfig::default());
+    let srq = sides[1].pd.create_srq(SrqConfig::default());
     sides[1].srq = Some(srq.expect("a shared receive queue"));
     let [a, b] = connect(&shards, sides, QUEUE_PAIRS);
     all_write(&a, &b, 1);
@@ -326,7 +337,7 @@ fn write_for(from: &Side, to: &Side, time: Duration) -> Vec<u64> {
             }
         }
         if found == 0 {
-            from.cq.wait(LIMIT).expect("a completion");
+            from.cq.readable().wait(LIMIT).expect("a completion");
         }
     }
     counts
@@ -402,7 +413,7 @@ fn a_region_is_out_of_reach_of_all_shards_once_it_is_revoked() {
                         refused += failed.count();
                         left -= found;
                         if found == 0 {
-                            a.cq.wait(LIMIT).expect("a completion");
+                            a.cq.readable().wait(LIMIT).expect("a completion");
                         }
                     }
                     if refused > 0 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rnic::{Context, Listener};
+use rnic::ListenOptions;
 use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, INTERFACE, LinkOptions};
 use rnic_tests::pair::Pair;
@@ -69,13 +69,17 @@ fn a_hundred_silent_connections_a_second_keep_nobody_out() {
         .namespace
         .ip(&["route", "add", &back, "dev", INTERFACE]);
 
-    let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
-    let listener = Listener::bind(&context, to, BACKLOG).expect("nobody listens there");
+    let context = rnic::Daemon::at(pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let listener = context
+        .listen(to, ListenOptions::default().backlog(BACKLOG))
+        .expect("nobody listens there");
     let over = AtomicBool::new(false);
     let (slowest, asked, silent) = thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                if let Ok(request) = listener.accept_request(Duration::from_millis(200)) {
+                if let Ok(request) = listener.accept().wait(Duration::from_millis(200)) {
                     let _ = request.reject(b"heard");
                 }
             }

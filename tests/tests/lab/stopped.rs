@@ -1,9 +1,11 @@
 //! A daemon that is told to end lets connections end in order, for a bounded time. Its clients get a named error of
 //! every object, and no call hangs. Another daemon serves them again.
 
+use std::time::Duration;
+
 use rnic::{
-    CompletionQueue, DisconnectReason, Error, Listener, ProtectionDomain, QpConfig, QpState,
-    QueuePair, RefusalCode, WcStatus, WorkCompletion, WorkRequest,
+    DisconnectReason, Error, ListenOptions, QpConfig, QpState, RefusalCode, WcStatus,
+    WorkCompletion, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Signal};
@@ -96,9 +98,12 @@ fn after_the_daemons_end_every_object_says_so_and_another_daemon_serves() {
     connect(&a, &b, scene.b.address(Family::V4, PORT));
     a.post_recv(1, 0..100);
     a.post_recv(2, 100..200);
-    let idle = QueuePair::create(&a.pd, &a.cq, &a.cq, QpConfig::default()).unwrap();
+    let idle = a.pd.create_qp(&a.cq, &a.cq, QpConfig::default()).unwrap();
     let local = scene.a.address(Family::V4, PORT + 1);
-    let listener = Listener::bind(&a.context, local, 4).unwrap();
+    let listener = a
+        .context
+        .listen(local, ListenOptions::default().backlog(4))
+        .unwrap();
     let Scene {
         daemon_a,
         daemon_b,
@@ -107,7 +112,7 @@ fn after_the_daemons_end_every_object_says_so_and_another_daemon_serves() {
         lab,
     } = scene;
     let stopped = std::thread::scope(|scope| {
-        let accepting = scope.spawn(|| listener.accept_request(LIMIT).map(drop));
+        let accepting = scope.spawn(|| listener.accept().wait(LIMIT).map(drop));
         let stopped = daemon_a.stop();
         assert_gone("an accept that waits", accepting.join().unwrap());
         stopped
@@ -125,24 +130,31 @@ fn after_the_daemons_end_every_object_says_so_and_another_daemon_serves() {
         (0..1000).find_map(|_| a.cq.poll(&mut out).err())
     });
     assert_gone::<()>("polling", Err(error));
-    assert_gone("waiting for a completion", a.cq.wait(LIMIT));
+    assert_gone("waiting for a completion", a.cq.readable().wait(LIMIT));
     assert_gone("the device", a.context.device_info());
     assert_gone("counters", a.context.counters());
-    assert_gone("a domain", ProtectionDomain::alloc(&a.context));
+    assert_gone("a domain", a.context.alloc_pd());
     assert_gone("a region", a.pd.register(4096, FULL_ACCESS));
-    assert_gone("a CQ", CompletionQueue::create(&a.context, 4));
-    let more = QueuePair::create(&a.pd, &a.cq, &a.cq, QpConfig::default());
+    assert_gone("a CQ", a.context.create_cq(4));
+    let more = a.pd.create_qp(&a.cq, &a.cq, QpConfig::default());
     assert_gone("a queue pair", more);
     for qp in [&a.qp, &idle] {
         assert_gone("a send", qp.post_send(WorkRequest::send(1, &[])));
         assert_gone("a receive", qp.post_recv(WorkRequest::recv(1, &[])));
         assert_gone("a state", qp.state());
-        assert_gone("an end", qp.disconnect(LIMIT));
+        assert_gone("an end", qp.disconnect().wait(LIMIT));
     }
     let to = far.address(Family::V4, PORT);
-    assert_gone("a connection", idle.connect(to, Default::default()));
-    assert_gone("a listener", Listener::bind(&a.context, local, 4));
-    assert_gone("a request", listener.accept_request(LIMIT));
+    assert_gone(
+        "a connection",
+        idle.connect(to, Default::default())
+            .wait(Duration::from_secs(10)),
+    );
+    assert_gone(
+        "a listener",
+        a.context.listen(local, ListenOptions::default().backlog(4)),
+    );
+    assert_gone("a request", listener.accept().wait(LIMIT));
 
     let again = Daemon::start(&lab, &host, &DaemonOptions::default());
     assert_gone("the old client", a.context.device_info());

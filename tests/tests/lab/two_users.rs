@@ -7,8 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use rnic::{
-    Access, CompletionQueue, Context, Error, ProtectionDomain, QpConfig, QueuePair, RefusalCode,
-    RemoteMemory, SharedReceiveQueue, SrqConfig, WcStatus, WorkRequest,
+    Access, Context, Error, QpConfig, RefusalCode, RemoteMemory, SrqConfig, WcStatus, WorkRequest,
 };
 use rnic_ipc::control::{
     ListenSpec, MemoryKind, PROTOCOL_VERSION, QpAttributes, QpState, RegionSpec, Reply, Request,
@@ -42,7 +41,10 @@ impl Scene {
         let pair = Pair::new(name);
         open_to_all(&pair.daemon_a);
         let socket = pair.daemon_a.socket();
-        let context = run_as(VICTIM, || Context::open(socket)).expect("the daemon serves");
+        let context = run_as(VICTIM, || {
+            rnic::Daemon::at(socket).and_then(|it| it.open(None))
+        })
+        .expect("the daemon serves");
         let (victim, peer) = (
             Endpoint::of(context, LEN),
             Endpoint::new(&pair.daemon_b, LEN),
@@ -54,7 +56,10 @@ impl Scene {
 
     fn attacker(&self) -> Context {
         let socket = self.pair.daemon_a.socket();
-        run_as(ATTACKER, || Context::open(socket)).expect("the daemon serves")
+        run_as(ATTACKER, || {
+            rnic::Daemon::at(socket).and_then(|it| it.open(None))
+        })
+        .expect("the daemon serves")
     }
 
     /// A queue pair of the attacker's and one of an accomplice's on the other host, connected: at
@@ -389,25 +394,27 @@ fn what_one_user_takes_is_not_missed_by_another() {
     let scene = Scene::new("users-exhaust");
     let contexts = take_all("clients", || {
         let socket = scene.pair.daemon_a.socket();
-        run_as(ATTACKER, || Context::open(socket))
+        run_as(ATTACKER, || {
+            rnic::Daemon::at(socket).and_then(|it| it.open(None))
+        })
     });
     let first = &contexts[0];
     let _pds: Vec<_> = contexts
         .iter()
-        .map(|context| take_all("protection domains", || ProtectionDomain::alloc(context)))
+        .map(|context| take_all("protection domains", || context.alloc_pd()))
         .collect();
     let pd = &_pds[0][0];
-    let cq = CompletionQueue::create(first, 4).expect("the first");
+    let cq = first.create_cq(4).expect("the first");
     let config = QpConfig::default()
         .sq_depth(1)
         .rq_depth(1)
         .max_sge(1)
         .max_inline(0)
         .signal_all(false);
-    let qps = take_all("queue pairs", || QueuePair::create(pd, &cq, &cq, config));
-    let cqs = take_all("completion queues", || CompletionQueue::create(first, 1));
+    let qps = take_all("queue pairs", || pd.create_qp(&cq, &cq, config.clone()));
+    let cqs = take_all("completion queues", || first.create_cq(1));
     let small = SrqConfig::default().depth(1).max_sge(1);
-    let srqs = take_all("receive queues", || SharedReceiveQueue::create(pd, small));
+    let srqs = take_all("receive queues", || pd.create_srq(small));
     // The same memory again and again, so that it costs little of it.
     let large = 1 << 28;
     let (_, fd) = SharedMemory::create("large", large).expect("a memfd");
@@ -423,12 +430,15 @@ fn what_one_user_takes_is_not_missed_by_another() {
     // The victim works, and can have more of everything.
     scene.is_unharmed();
     let socket = scene.pair.daemon_a.socket();
-    let again = run_as(VICTIM, || Context::open(socket)).expect("room for another client");
+    let again = run_as(VICTIM, || {
+        rnic::Daemon::at(socket).and_then(|it| it.open(None))
+    })
+    .expect("room for another client");
     let (another, peer) = (
         Endpoint::of(again, LEN),
         Endpoint::new(&scene.pair.daemon_b, LEN),
     );
-    let shared = SharedReceiveQueue::create(&another.pd, SrqConfig::default());
+    let shared = another.pd.create_srq(SrqConfig::default());
     drop(shared.expect("a shared receive queue"));
     connect(&another, &peer, scene.pair.b.address(Family::V4, PORT + 1));
     another.fill(SEED);
@@ -520,7 +530,8 @@ fn root_is_no_client_of_another_users_daemon_wherever_it_is_named() {
     let link = shared.join("link.sock");
     run_as(ATTACKER, || symlink(&in_theirs, &link)).expect("it is open to all");
     for socket in [&in_theirs, &in_shared, &link] {
-        let refused = Context::open(socket)
+        let refused = rnic::Daemon::at(socket)
+            .and_then(|it| it.open(None))
             .map(drop)
             .expect_err("it is another user's");
         let told = refused.to_string();
@@ -543,14 +554,19 @@ fn root_is_no_client_of_another_users_daemon_wherever_it_is_named() {
             assert!(told.contains(&whose), "{variable}: {told}");
         }
         // The user itself is served.
-        run_as(ATTACKER, || Context::open(socket)).expect("its own daemon");
+        run_as(ATTACKER, || {
+            rnic::Daemon::at(socket).and_then(|it| it.open(None))
+        })
+        .expect("its own daemon");
     }
     // Only root could put it there: as with `rnicd --user`.
     let given = roots.join("rnicd.sock");
     chown(&roots, Some(ATTACKER), None).expect("root may");
     let _given = started(&given);
     chown(&roots, Some(0), None).expect("root may");
-    let _context = Context::open(&given).expect("root gave the place away itself");
+    let _context = rnic::Daemon::at(&given)
+        .and_then(|it| it.open(None))
+        .expect("root gave the place away itself");
 }
 
 fn open_directory(path: &Path) {

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use rnic::inspect::{Kind, Object};
-use rnic::{Context, Listener};
+use rnic::ListenOptions;
+use rnic::admin::{Kind, Object};
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
 use rnic_tests::wait;
@@ -29,8 +29,12 @@ fn ask(to: SocketAddr) -> TcpStream {
 fn requests_of_peers_that_go_away_take_nothing_from_a_program_that_looks_later() {
     let mut pair = Pair::new("unread");
     let to = pair.b.address(Family::V4, PORT);
-    let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
-    let listener = Listener::bind(&context, to, 16).expect("nobody listens there");
+    let context = rnic::Daemon::at(pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let listener = context
+        .listen(to, ListenOptions::default().backlog(16))
+        .expect("nobody listens there");
     let mut honest = pair.a.namespace.in_thread(|| {
         for _ in 0..PEERS {
             let stream = ask(to);
@@ -52,7 +56,7 @@ fn requests_of_peers_that_go_away_take_nothing_from_a_program_that_looks_later()
         let remotes: Vec<_> = connections.iter().filter_map(remote).collect();
         (remotes == [from]).then_some(())
     });
-    let request = listener.accept_request(LIMIT);
+    let request = listener.accept().wait(LIMIT);
     let request = request.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(request.remote(), from, "of whom is still there");
     request.reject(b"heard").expect("it is still there");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use rnic::{Context, Error, Listener, RefusalCode};
+use rnic::{Context, Error, ListenOptions, RefusalCode};
 use rnic_ipc::transport::ChannelListener;
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
@@ -32,7 +32,9 @@ fn daemon(name: &str, lines: &str) -> (Lab, Daemon, Host) {
 }
 
 fn connect(daemon: &Daemon) -> Result<Context, Error> {
-    run_as(NOBODY, || Context::open(daemon.socket()))
+    run_as(NOBODY, || {
+        rnic::Daemon::at(daemon.socket()).and_then(|it| it.open(None))
+    })
 }
 
 #[test]
@@ -88,7 +90,10 @@ fn a_user_over_its_limit_is_told_which_and_root_is_not_touched() {
 fn a_port_that_is_not_the_users_is_refused_as_the_kernel_does_and_logged() {
     let (_lab, daemon, host) = daemon("user-port", "socket_mode = \"0666\"");
     let nobody = connect(&daemon).unwrap();
-    let refused = Listener::bind(&nobody, host.address(Family::V4, 80), 1);
+    let refused = nobody.listen(
+        host.address(Family::V4, 80),
+        ListenOptions::default().backlog(1),
+    );
     match refused.unwrap_err() {
         Error::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::NotPermitted, "{refusal}"),
         other => panic!("{other}"),

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use rnic::embedded::{Device, DeviceConfig, Runtime};
 use rnic::{
-    CompletionQueue, Context, Device, DeviceConfig, DisconnectReason, Error, MAX_INLINE, MAX_SGE,
-    ProtectionDomain, QpConfig, QpState, QueuePair, Runtime, Sge, SharedReceiveQueue, SrqConfig,
-    WcStatus, WorkRequest,
+    CompletionQueue, Context, DisconnectReason, Error, MAX_INLINE, MAX_SGE, QpConfig, QpState, Sge,
+    SrqConfig, WcStatus, WorkRequest,
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, INTERFACE, Lab, LinkOptions};
@@ -22,7 +22,10 @@ const BYTES: usize = 64 * 1024;
 fn endpoints(pair: &Pair, config: QpConfig) -> (Endpoint, Endpoint) {
     let end = |daemon, seed| {
         let mut end = Endpoint::new(daemon, BYTES);
-        end.qp = QueuePair::create(&end.pd, &end.cq, &end.cq, config).expect("a queue pair");
+        end.qp = end
+            .pd
+            .create_qp(&end.cq, &end.cq, config.clone())
+            .expect("a queue pair");
         end.fill(seed);
         end
     };
@@ -116,7 +119,7 @@ fn inline_bytes_go_without_registered_memory_and_their_place_is_free_at_once() {
     let refused = a.qp.post_send(WorkRequest::send(1, &[]).inline(&long));
     assert!(matches!(refused, Err(Error::InlineTooLong { .. })));
     let config = QpConfig::default().max_inline(MAX_INLINE as u32 + 1);
-    let refused = QueuePair::create(&a.pd, &a.cq, &a.cq, config).expect_err("too much");
+    let refused = a.pd.create_qp(&a.cq, &a.cq, config).expect_err("too much");
     assert!(refused.to_string().contains("inline_bytes"), "{refused}");
 }
 
@@ -152,7 +155,7 @@ fn unsignalled_work_completes_silently_and_what_is_behind_it_tells() {
     let failed = a.completion();
     assert_ne!(failed.status, WcStatus::Success);
     assert_eq!(failed.wr_id, 2, "the Write was sent, and so succeeded");
-    assert!(a.qp.wait_disconnected(LIMIT).is_err());
+    assert!(a.qp.disconnected().wait(LIMIT).is_err());
 }
 
 #[test]
@@ -160,15 +163,19 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
     const RECEIVES: usize = 20;
     const EACH: usize = 1000;
     let pair = Pair::new("shared");
-    let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
-    let pd = ProtectionDomain::alloc(&context).expect("a protection domain");
-    let cq = CompletionQueue::create(&context, 256).expect("a completion queue");
+    let context = rnic::Daemon::at(pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let pd = context.alloc_pd().expect("a protection domain");
+    let cq = context.create_cq(256).expect("a completion queue");
     let config = SrqConfig::default().depth(RECEIVES as u32).max_sge(1);
-    let srq = SharedReceiveQueue::create(&pd, config).expect("a shared receive queue");
+    let srq = pd.create_srq(config).expect("a shared receive queue");
     let config = QpConfig::default();
     let ends = [1, 2, 3].map(|seed| {
         let theirs = Endpoint {
-            qp: QueuePair::create_shared(&pd, &cq, &cq, &srq, config).expect("a queue pair"),
+            qp: pd
+                .create_qp(&cq, &cq, config.clone().srq(srq.clone()))
+                .expect("a queue pair"),
             cq: cq.clone(),
             region: pd.register(EACH, FULL_ACCESS).expect("a region"),
             pd: pd.clone(),
@@ -192,7 +199,7 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
     for n in 0..RECEIVES {
         // The first time that fewer wait than the limit, and only then.
         if n == RECEIVES / 2 + 1 {
-            srq.wait_limit(LIMIT).expect("the limit's event");
+            srq.limit_reached().wait(LIMIT).expect("the limit's event");
         }
         let told = srq.take_limit_event().expect("the daemon serves");
         assert!(!told, "after {n} receives");
@@ -313,11 +320,13 @@ fn an_embedded_rnic_does_it_all_too() {
         let device = Device::open(config).expect("the interface is there");
         let context = Context::embedded(&device).expect("an RNIC of our own");
         let mut a = Endpoint::of(context, BYTES);
-        let srq = SharedReceiveQueue::create(&a.pd, SrqConfig::default()).expect("a queue");
+        let srq = a.pd.create_srq(SrqConfig::default()).expect("a queue");
         let config = QpConfig::default()
             .max_sge(MAX_SGE as u32)
             .max_inline(MAX_INLINE as u32);
-        a.qp = QueuePair::create_shared(&a.pd, &a.cq, &a.cq, &srq, config).expect("a queue pair");
+        a.qp =
+            a.pd.create_qp(&a.cq, &a.cq, config.clone().srq(srq.clone()))
+                .expect("a queue pair");
         let b = Endpoint::new(&daemon, BYTES);
         b.fill(2);
         connect(&a, &b, there.address(Family::V4, PORT));
@@ -343,13 +352,15 @@ fn an_embedded_rnic_does_it_all_too() {
         assert_eq!(bytes, b.content()[2000..2000 + bytes.len()]);
 
         srq.arm_limit(1).expect("it is there");
-        srq.wait_limit(LIMIT).expect("none waits");
+        srq.limit_reached().wait(LIMIT).expect("none waits");
         srq.post_recv(WorkRequest::recv(4, &[a.element(0..100)]))
             .expect("room");
         srq.arm_limit(1).expect("it is there");
         b.post(WorkRequest::send(5, &[b.element(0..100)]));
         assert_eq!(a.completion().wr_id, 4);
-        srq.wait_limit(LIMIT).expect("none waits any more");
+        srq.limit_reached()
+            .wait(LIMIT)
+            .expect("none waits any more");
 
         a.qp.fail().expect("any state will do");
         assert_eq!(a.qp.state().expect("it answers"), QpState::Error);

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rnic::{Context, Listener};
+use rnic::ListenOptions;
 use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, INTERFACE};
 use rnic_tests::programs::Programs;
@@ -151,9 +151,13 @@ fn a_peer_that_does_not_answer_in_time_is_told_as_unreachable() {
     };
     let programs = Programs::with_each("verbs-unanswered", [&soon, &DaemonOptions::default()]);
     let program = built(&programs, "outcomes.c", C);
-    let context = Context::open(programs.pair.daemon_b.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(programs.pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let at = programs.pair.b.address(Family::V4, 7471);
-    let silent = Listener::bind(&context, at, 1).expect("a free address");
+    let silent = context
+        .listen(at, ListenOptions::default().backlog(1))
+        .expect("a free address");
     let line = format!("env {} unanswered {}", program.display(), at.ip());
     drop(programs.on_a(&line).spawn().finish(LIMIT).success());
     drop(silent);

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
-    AcceptOptions, Access, ConnectOptions, Context, Listener, MemoryRegion, MpaOptions,
-    ProtectionDomain, RemoteMemory, WorkRequest,
+    AcceptOptions, Access, ConnectOptions, Context, ListenOptions, Listener, MemoryRegion,
+    MpaOptions, RemoteMemory, WorkRequest,
 };
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
@@ -66,7 +66,7 @@ struct Liar {
 
 impl Liar {
     fn new(context: &Context, plan: &Plan, wrong: Option<u64>) -> Self {
-        let pd = ProtectionDomain::alloc(context).expect("a protection domain");
+        let pd = context.alloc_pd().expect("a protection domain");
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
         let region = pd.register(plan.span as usize, access).expect("a region");
         region.write(0, &bytes(plan, wrong)).expect("in the region");
@@ -80,7 +80,12 @@ impl Liar {
     /// Begins a transfer to a server, which says where its memory is.
     fn connect(&self, at: SocketAddr, plan: &Plan) -> RemoteMemory {
         let options = ConnectOptions::default().private_data(plan.encode());
-        let established = self.end.qp.connect(at, options).expect("a server");
+        let established = self
+            .end
+            .qp
+            .connect(at, options)
+            .wait(LIMIT)
+            .expect("a server");
         decode_answer(&established.private_data, plan.span).expect("rnic-perf's answer")
     }
 
@@ -131,7 +136,9 @@ fn a_wrong_byte_that_is_sent_or_written_is_reported_with_its_place() {
     let pair = Pair::new("verify");
     let at = pair.b.address(Family::V4, PORT);
     let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
-    let context = Context::open(pair.daemon_a.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(pair.daemon_a.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     for operation in [Operation::Write, Operation::Send] {
         let plan = plan(operation);
         let all = Note::Verified { bytes: BYTES };
@@ -166,16 +173,16 @@ fn a_wrong_byte_that_is_sent_or_written_is_reported_with_its_place() {
 
 /// Serves one Read from memory in which this byte is wrong.
 fn serve(context: &Context, listener: &Listener, wrong: Option<u64>) {
-    let request = listener.accept_request(LIMIT).expect("a client");
+    let request = listener.accept().wait(LIMIT).expect("a client");
     let plan = Plan::decode(request.private_data()).expect("a plan");
     let mut liar = Liar::new(context, &plan, wrong);
     let memory = liar.region.remote(0..liar.region.len()).expect("all of it");
     let options = AcceptOptions::default()
         .private_data(encode_answer(memory))
-        .mpa(MpaOptions::default())
-        .timeout(LIMIT);
+        .mpa(MpaOptions::default());
     request
-        .accept_with(&liar.end.qp, options)
+        .accept(&liar.end.qp, options)
+        .wait(LIMIT)
         .expect("a client");
     let done = liar.notes.await_end(&mut liar.end);
     let messages = plan.slots();
@@ -190,8 +197,12 @@ fn serve(context: &Context, listener: &Listener, wrong: Option<u64>) {
 fn a_wrong_byte_that_is_read_is_reported_with_its_place() {
     let pair = Pair::new("verify-read");
     let at = pair.b.address(Family::V4, PORT);
-    let context = Context::open(pair.daemon_b.socket()).expect("the daemon serves");
-    let listener = Listener::bind(&context, at, 4).expect("a free address");
+    let context = rnic::Daemon::at(pair.daemon_b.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let listener = context
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("a free address");
     let read = |wrong: Option<u64>| {
         let (size, bytes) = (SIZE.to_string(), BYTES.to_string());
         let options = [

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use rnic::{ConnectOptions, Error, Listener};
+use rnic::{ConnectOptions, Error, ListenOptions};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Cable, Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::verbs::Endpoint;
@@ -122,14 +122,17 @@ fn what_comes_by_another_vlan_is_nobodys() {
     let on_b = daemon(&lab, &b, &all_of(&b, VLAN));
     let [near, far] = [&on_a, &on_b].map(|daemon| Endpoint::new(daemon, 4096));
     let at = b.address(Family::V4, PORT);
-    let listener = Listener::bind(&far.context, at, 4).expect("a free address");
-    let options = ConnectOptions::default().timeout(Duration::from_secs(2));
-    let connected = near.qp.connect(at, options);
+    let listener = far
+        .context
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("a free address");
+    let options = ConnectOptions::default();
+    let connected = near.qp.connect(at, options).wait(Duration::from_secs(2));
     assert!(
         matches!(connected, Err(Error::Timeout { .. })),
         "{connected:?}"
     );
-    let asked = listener.accept_request(Duration::ZERO);
+    let asked = listener.accept().wait(Duration::ZERO);
     assert!(asked.is_err(), "a request came through");
     assert!(on_b.counter("rx_wrong_vlan") > 0);
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rnic::{Listener, WorkRequest};
+use rnic::{ListenOptions, WorkRequest};
 use rnic_tests::binary;
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::{Command, Family, INTERFACE, Lab, LinkOptions};
@@ -115,8 +115,12 @@ fn every_list_fits_80_columns_and_a_wide_one_has_a_line_for_each_object() {
     let _long = connected(&pair, long);
     let _short = connected(&pair, pair.b.address(Family::V4, PORT));
     let listens = SocketAddr::new(IpAddr::V6(LONG[0]), 65_531);
-    let context = rnic::Context::open(pair.daemon_a.socket()).expect("the daemon serves");
-    let _listener = Listener::bind(&context, listens, 1).expect("a free address");
+    let context = rnic::Daemon::at(pair.daemon_a.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
+    let _listener = context
+        .listen(listens, ListenOptions::default().backlog(1))
+        .expect("a free address");
 
     for list in LISTS {
         let narrow = told(&pair.daemon_a, &[list]);

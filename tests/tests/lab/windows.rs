@@ -1,8 +1,10 @@
 //! What gives peers rights by work of a queue pair, between two RNICs: memory windows, fast
 //! registration, and memory of one stream among several of a protection domain.
 
+use std::time::Duration;
+
 use rnic::{
-    Access, CompletionQueue, ConnectOptions, DisconnectReason, FastRegion, Listener, MemoryWindow,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, DisconnectReason, ListenOptions,
     QpConfig, QueuePair, RemoteMemory, WcStatus, WindowType, WorkCompletion, WorkRequest,
 };
 use rnic_tests::lab::Family;
@@ -30,18 +32,25 @@ impl Triangle {
         let owner = Endpoint::new(&pair.daemon_b, LEN);
         owner.fill(7);
         let at = pair.b.address(Family::V4, PORT);
-        let listener = Listener::bind(&owner.context, at, 4).expect("a free address");
+        let listener = owner
+            .context
+            .listen(at, ListenOptions::default().backlog(4))
+            .expect("a free address");
         let streams = peers.each_ref().map(|peer| {
-            let cq = CompletionQueue::create(&owner.context, 16).expect("a completion queue");
-            let qp = QueuePair::create(&owner.pd, &cq, &cq, QpConfig::default());
+            let cq = owner.context.create_cq(16).expect("a completion queue");
+            let qp = owner.pd.create_qp(&cq, &cq, QpConfig::default());
             let qp = qp.expect("a queue pair");
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let request = listener.accept_request(LIMIT).expect("a request");
-                    request.accept(&qp, &[], LIMIT).expect("RDMA mode");
+                    let request = listener.accept().wait(LIMIT).expect("a request");
+                    request
+                        .accept(&qp, AcceptOptions::default())
+                        .wait(LIMIT)
+                        .expect("RDMA mode");
                 });
                 peer.qp
                     .connect(at, ConnectOptions::default())
+                    .wait(Duration::from_secs(10))
                     .expect("RDMA mode");
             });
             (qp, cq)
@@ -110,7 +119,7 @@ impl Triangle {
 fn completion(cq: &CompletionQueue) -> WorkCompletion {
     let mut found = [WorkCompletion::default()];
     while cq.poll(&mut found).expect("a sound completion queue") == 0 {
-        cq.wait(LIMIT).expect("a completion");
+        cq.readable().wait(LIMIT).expect("a completion");
     }
     found[0]
 }
@@ -120,7 +129,11 @@ fn completion(cq: &CompletionQueue) -> WorkCompletion {
 #[test]
 fn a_window_is_for_the_peer_that_it_was_bound_for() {
     let world = Triangle::new("windows");
-    let window = MemoryWindow::alloc(&world.owner.pd, WindowType::Type2B).expect("a window");
+    let window = world
+        .owner
+        .pd
+        .alloc_window(WindowType::Type2B)
+        .expect("a window");
     let bound = window.bind(1, &world.owner.region, 1000..1100, TO_READ);
     let (work, remote) = bound.expect("in the region");
     assert_eq!(world.work(0, work), WcStatus::Success);
@@ -142,7 +155,11 @@ fn a_window_is_for_the_peer_that_it_was_bound_for() {
 #[test]
 fn a_window_of_type_1_is_for_all_peers_of_its_domain() {
     let world = Triangle::new("windows1");
-    let window = MemoryWindow::alloc(&world.owner.pd, WindowType::Type1).expect("a window");
+    let window = world
+        .owner
+        .pd
+        .alloc_window(WindowType::Type1)
+        .expect("a window");
     let bind = |wr_id, range| {
         let bound = window.bind(wr_id, &world.owner.region, range, TO_READ);
         bound.expect("in the region")
@@ -169,7 +186,7 @@ fn a_window_of_type_1_is_for_all_peers_of_its_domain() {
 #[test]
 fn what_a_peer_invalidated_is_registered_again_by_work() {
     let world = Triangle::new("fastreg");
-    let fast = FastRegion::alloc(&world.owner.pd).expect("an STag");
+    let fast = world.owner.pd.alloc_fast_region().expect("an STag");
     let peer = &world.peers[0];
     let mut last = fast.stag();
     for (turn, start) in [1000, 3000].into_iter().enumerate() {

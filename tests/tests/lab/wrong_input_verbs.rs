@@ -4,9 +4,7 @@
 //! A Terminate's control field is its layer, error type and error code: RFC 5040 section 4.8 for
 //! RDMAP (layer 0), RFC 5041 section 8.1 for DDP (layer 1).
 
-use rnic::{
-    Access, DisconnectReason, ProtectionDomain, QpState, RemoteMemory, Sge, WcStatus, WorkRequest,
-};
+use rnic::{Access, DisconnectReason, QpState, RemoteMemory, Sge, WcStatus, WorkRequest};
 use rnic_tests::lab::Family;
 use rnic_tests::pair::Pair;
 use rnic_tests::verbs::{Endpoint, connect};
@@ -140,7 +138,7 @@ fn a_write_before_the_start_of_the_region_ends_the_stream() {
 #[test]
 fn a_write_to_another_protection_domain_ends_the_stream() {
     let case = Case::new("write-pd");
-    let pd = ProtectionDomain::alloc(&case.b.context).unwrap();
+    let pd = case.b.context.alloc_pd().unwrap();
     let foreign = pd.register(REGION, rnic_tests::verbs::FULL_ACCESS).unwrap();
     case.write(foreign.remote(0..REGION).unwrap());
     case.ends_with(0x1102, "refused_stag_not_associated");
@@ -301,7 +299,7 @@ fn a_local_element_that_wraps_around_is_refused() {
 fn a_local_element_of_another_protection_domain_is_refused() {
     let mut region = None;
     wrong_element("local-pd", |case| {
-        let pd = ProtectionDomain::alloc(&case.a.context).unwrap();
+        let pd = case.a.context.alloc_pd().unwrap();
         let region = region.insert(pd.register(REGION, rnic_tests::verbs::FULL_ACCESS).unwrap());
         region.slice(0..100).unwrap()
     });

@@ -124,7 +124,7 @@ impl TestBed {
     fn listener(&self, context: &Context, family: Family) -> Listener {
         let at = self.ours.address(family, PORT);
         let options = ListenOptions::default().transport(Transport::Sctp);
-        Listener::bind_with(context, at, options).expect("nobody listens there")
+        context.listen(at, options).expect("nobody listens there")
     }
 }
 
@@ -156,7 +156,6 @@ fn options(revision: u8) -> ConnectOptions {
         .transport(Transport::Sctp)
         .mpa(mpa)
         .private_data(*b"hello")
-        .timeout(LIMIT)
 }
 
 #[test]
@@ -170,7 +169,9 @@ fn all_operations_go_both_ways_in_udp_where_we_begin() {
 }
 
 fn where_we_begin(bed: &TestBed) {
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     for (family, revision) in [(Family::V4, 2), (Family::V6, 1)] {
         let at = bed.theirs.address(family, PORT);
         side::where_we_begin(&context, at, revision, |words| bed.listening(family, words));
@@ -206,7 +207,9 @@ fn all_operations_go_both_ways_in_udp_where_the_peer_begins() {
 }
 
 fn where_the_peer_begins(bed: &TestBed) {
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     for (family, enhanced) in [(Family::V4, true), (Family::V6, false)] {
         let listener = bed.listener(&context, family);
         side::where_the_peer_begins(&context, &listener, enhanced, |words| {
@@ -218,7 +221,9 @@ fn where_the_peer_begins(bed: &TestBed) {
 #[test]
 fn a_session_outlives_the_address_that_it_began_with() {
     let bed = TestBed::new("sctp-peer-homes");
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let (family, bound) = (Family::V4, Homes::any(Family::V4));
     let at = bed.theirs.address(family, PORT);
     let theirs = &bed.theirs.namespace;
@@ -243,12 +248,18 @@ fn a_session_outlives_the_address_that_it_began_with() {
 #[test]
 fn a_rejection_is_heard_either_way() {
     let bed = TestBed::new("sctp-peer-reject");
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     let side = Side::new(&context, None);
     let words = ["--reject", "--private", "6e6f"].map(str::to_owned);
     let peer = bed.listening(Family::V4, &words);
     let at = bed.theirs.address(Family::V4, PORT);
-    let rejected = side.qp.connect(at, options(2)).expect_err("it is rejected");
+    let rejected = side
+        .qp
+        .connect(at, options(2))
+        .wait(LIMIT)
+        .expect_err("it is rejected");
     let heard = matches!(&rejected, Error::Rejected { private_data, .. } if private_data == b"no");
     assert!(heard, "{rejected:?}");
     let output = peer.finish(LIMIT).success().stdout;
@@ -257,7 +268,7 @@ fn a_rejection_is_heard_either_way() {
     let listener = bed.listener(&context, Family::V4);
     let peer = bed.peer("connect", Family::V4, &["--enhanced".to_owned()]);
     let peer = peer.spawn();
-    let request = listener.accept_request(LIMIT).expect("it asks");
+    let request = listener.accept().wait(LIMIT).expect("it asks");
     request.reject(b"not now").expect("it waits");
     let output = peer.finish(LIMIT).success().stdout;
     assert!(output.contains("how=rejected"), "{output}");
@@ -301,8 +312,8 @@ fn ends_by(bed: &TestBed, context: &Context, number: u32) -> Error {
     words.extend(wrong(number));
     let mut peer = bed.listening(Family::V4, &words);
     let at = bed.theirs.address(Family::V4, PORT);
-    let ended = match side.qp.connect(at, options(1)) {
-        Ok(_) => side.qp.wait_disconnected(LIMIT),
+    let ended = match side.qp.connect(at, options(1)).wait(LIMIT) {
+        Ok(_) => side.qp.disconnected().wait(LIMIT),
         Err(error) => Err(error),
     };
     let ended = ended.map_err(Some).err().flatten();
@@ -314,7 +325,9 @@ fn ends_by(bed: &TestBed, context: &Context, number: u32) -> Error {
 #[test]
 fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
     let mut bed = TestBed::new("sctp-peer-wrong");
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     for number in WITHIN_IT.into_iter().chain(AS_THE_ANSWER) {
         let error = ends_by(&bed, &context, number);
         let (Error::Disconnected { reason, message } | Error::ConnectFailed { reason, message }) =
@@ -332,7 +345,7 @@ fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
             (all > 0 && bed.daemon.live_connections() == 0).then_some(())
         });
         peer.kill();
-        let asked = listener.accept_request(Duration::ZERO);
+        let asked = listener.accept().wait(Duration::ZERO);
         assert!(matches!(asked, Err(Error::Timeout { .. })), "{number}");
     }
     bed.daemon.assert_alive();
@@ -341,7 +354,9 @@ fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
 #[test]
 fn what_ddp_and_rdmap_refuse_is_answered_by_the_right_terminate() {
     let mut bed = TestBed::new("sctp-peer-terminates");
-    let context = Context::open(bed.daemon.socket()).expect("the daemon serves");
+    let context = rnic::Daemon::at(bed.daemon.socket())
+        .and_then(|it| it.open(None))
+        .expect("the daemon serves");
     for (number, control) in TERMINATED {
         let error = ends_by(&bed, &context, number);
         let Error::Disconnected { reason, message } = &error else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rnic::inspect::{ConnectionInfo, Kind, Object, Scope};
+use rnic::admin::{ConnectionInfo, Kind, Object, Scope};
 use rnic::{Access, ClientId, Transport};
 use serde_json::Value;
 

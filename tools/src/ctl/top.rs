@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::ClientId;
-use rnic::inspect::{ConnectionInfo, Object};
+use rnic::admin::{ConnectionInfo, Object};
 use serde::Serialize;
 
 use super::show::{Programs, Shown};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use rnic::CapturedFrame;
+use rnic::admin::CapturedFrame;
 use rnic_device::pcapng::{END_BYTES, FRAME_OVERHEAD, PcapngFile};
 use rnic_host::files::create_for_owner;
 

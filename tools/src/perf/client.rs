@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic::{Access, ConnectOptions, Context, ProtectionDomain, RemoteMemory, WcStatus};
+use rnic::{Access, ConnectOptions, Context, RemoteMemory, WcStatus};
 use serde::Serialize;
 
 use super::bandwidth::{self, Span};
@@ -47,7 +47,7 @@ pub fn run(
     progress: &mut Progress,
 ) -> Result<Outcome, ToolError> {
     plan.check().map_err(ToolError::Usage)?;
-    let pd = ProtectionDomain::alloc(context)?;
+    let pd = context.alloc_pd()?;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let plan = plan.with_memory(region.remote(0..region.len())?);
@@ -67,8 +67,8 @@ pub fn run(
         Operation::Write | Operation::Read | Operation::Send => {}
     }
     let mpa = options.mpa;
-    let options = options.private_data(plan.encode()).timeout(patience);
-    let established = end.qp.connect(remote, options)?;
+    let options = options.private_data(plan.encode());
+    let established = end.qp.connect(remote, options).wait(patience)?;
     crate::mpa::note_refused(&mpa, &established.mpa);
     let memory: RemoteMemory = decode_answer(&established.private_data, plan.span)
         .map_err(|error| ToolError::Peer(error.to_string()))?;

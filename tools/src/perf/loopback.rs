@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rnic::embedded::{Device, DeviceConfig, Runtime};
 use rnic::{
-    Access, ConnectOptions, Context, Device, DeviceConfig, Listener, MemoryRegion,
-    ProtectionDomain, RemoteMemory, Runtime,
+    AcceptOptions, Access, ConnectOptions, Context, ListenOptions, MemoryRegion, RemoteMemory,
 };
 
 use super::latency::{WARM_UP, await_mark, write_mark};
@@ -62,14 +62,22 @@ fn connect(
     far: &Endpoint,
     patience: Duration,
 ) -> Result<(), ToolError> {
-    let listener = Listener::bind(context, SocketAddr::from(([127, 0, 0, 1], 0)), 1)?;
-    let options = ConnectOptions::default().timeout(patience);
+    let listener = context.listen(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        ListenOptions::default().backlog(1),
+    )?;
+    let options = ConnectOptions::default();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
-            let request = listener.accept_request(patience)?;
-            request.accept(&far.qp, b"", patience)
+            let request = listener.accept().wait(patience)?;
+            request
+                .accept(&far.qp, AcceptOptions::default())
+                .wait(patience)
         });
-        let connected = near.qp.connect(listener.local_addr(), options);
+        let connected = near
+            .qp
+            .connect(listener.local_addr(), options)
+            .wait(patience);
         let accepted = accepted
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -87,7 +95,7 @@ struct Side {
 
 impl Side {
     fn new(context: &Context, plan: &Plan, patience: Duration) -> Result<Self, ToolError> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let region = pd.register(plan.span as usize, access)?;
         let end = Endpoint::new(context, &pd, DEPTH, 1, patience)?;

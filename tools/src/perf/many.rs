@@ -97,16 +97,15 @@ pub fn serve(
     told(address::listening(listener));
     let mut all: Option<Passive> = None;
     for _ in 0..queue_pairs.max(1) {
-        let request = listener.accept_request(patience)?;
+        let request = listener.accept().wait(patience)?;
         let plan = Plan::decode(request.private_data())
             .map_err(|error| error.to_string())
             .and_then(|plan| plan.check().map(|()| plan))
             .map_err(ToolError::Peer)?;
         let answer = |memory: &MemoryRegion, qp: &QueuePair| -> Result<(), ToolError> {
             let options = AcceptOptions::default()
-                .private_data(encode_answer(memory.remote(0..memory.len())?))
-                .timeout(patience);
-            Ok(request.accept_with(qp, options).map(drop)?)
+                .private_data(encode_answer(memory.remote(0..memory.len())?));
+            Ok(request.accept(qp, options).wait(patience).map(drop)?)
         };
         if let Some(all) = &mut all {
             let qp = all.end.another(&all.pd, 1, 1)?;
@@ -138,7 +137,7 @@ struct Passive {
 
 impl Passive {
     fn new(context: &Context, plan: &Plan, patience: Duration) -> Result<Self, ToolError> {
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let access = Access::READ_WRITE;
         let memory = pd.register(plan.span.max(1) as usize, access)?;
         let end = Endpoint::new(context, &pd, NOTES_IN_FLIGHT, NOTES_IN_FLIGHT + 2, patience)?;
@@ -231,7 +230,7 @@ impl Active {
             span,
         );
         plan.check().map_err(ToolError::Usage)?;
-        let pd = ProtectionDomain::alloc(context)?;
+        let pd = context.alloc_pd()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.register(span as usize + PROOF, access)?;
         // The Read that ends it comes when all has completed.
@@ -244,15 +243,14 @@ impl Active {
         notes.expect(&end)?;
         let options = ConnectOptions::default()
             .private_data(plan.encode())
-            .transport(load.transport)
-            .timeout(patience);
-        let established = end.qp.connect(remote, options.clone())?;
+            .transport(load.transport);
+        let established = end.qp.connect(remote, options.clone()).wait(patience)?;
         let memory_there = decode_answer(&established.private_data, span)
             .map_err(|error| ToolError::Peer(error.to_string()))?;
         let mut others = Vec::with_capacity(load.queue_pairs as usize);
         for _ in 1..load.queue_pairs {
             let qp = end.another(&pd, depth, 1)?;
-            qp.connect(remote, options.clone())?;
+            qp.connect(remote, options.clone()).wait(patience)?;
             others.push(qp);
         }
         Ok(Self {

@@ -25,7 +25,7 @@ pub fn run(
 ) -> Result<(), ToolError> {
     told(address::listening(listener));
     loop {
-        let request = match listener.accept_request(Duration::from_secs(3600)) {
+        let request = match listener.accept().wait(Duration::from_secs(3600)) {
             Ok(request) => request,
             Err(rnic::Error::Timeout { .. }) => continue,
             Err(error) => return Err(error.into()),
@@ -69,7 +69,7 @@ fn serve(
     waiting: Waiting,
 ) -> Result<(), ToolError> {
     let Waiting { patience, busy } = waiting;
-    let pd = ProtectionDomain::alloc(context)?;
+    let pd = context.alloc_pd()?;
     let access = Access::READ_WRITE;
     let region = pd.register(plan.span.max(1) as usize, access)?;
     let receives = plan.receives();
@@ -91,9 +91,8 @@ fn serve(
     let memory = region.remote(0..region.len())?;
     let options = AcceptOptions::default()
         .private_data(encode_answer(memory))
-        .mpa(mpa)
-        .timeout(patience);
-    request.accept_with(&end.qp, options)?;
+        .mpa(mpa);
+    request.accept(&end.qp, options).wait(patience)?;
     let verdict = match (plan.figure, inbox) {
         (Figure::Bandwidth, None) => {
             bandwidth::serve_one_sided(&mut end, &mut notes, &region, plan)?

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use rnic::Daemon;
+use rnic::find::SOCKET_NAME;
 use rnic::find::{RUNTIME_VARIABLE, directory, variable};
-use rnic::{Daemon, SOCKET_NAME};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
 use tempfile::TempDir;
@@ -163,7 +164,7 @@ impl Private {
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + READY_LIMIT;
-        while Daemon::find(Some(&self.socket())).is_err() {
+        while Daemon::at(self.socket()).is_err() {
             match self.wait(Some(READY_INTERVAL))? {
                 Woken::Late if Instant::now() < deadline => {}
                 Woken::Late => return Err(self.why(&format!("did not answer for {READY_LIMIT:?}"))),
@@ -247,7 +248,7 @@ fn directory() -> Result<TempDir, String> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("rnic-run-");
     builder.permissions(PermissionsExt::from_mode(0o700));
-    let runtime = rnic::runtime_socket();
+    let runtime = rnic::find::runtime_socket();
     let runtime = runtime.as_deref().and_then(Path::parent);
     if let Some(own) = runtime.and_then(|runtime| directory::own(runtime).ok())
         && let Ok(made) = builder.tempdir_in(own)

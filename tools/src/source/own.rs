@@ -1,7 +1,8 @@
 //! The RNIC in a tool's own process.
 
 use clap::Args;
-use rnic::{CongestionControl, Context, Device, DeviceConfig, Limits, Resource, Runtime, SctpUdp};
+use rnic::Context;
+use rnic::embedded::{CongestionControl, Device, DeviceConfig, Limits, Resource, Runtime, SctpUdp};
 
 use crate::endpoint::ToolError;
 use crate::xdp::DeviceMode;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rnic::Context;
+use rnic::{Context, Daemon};
 
 /// Any error; `Send`, so that threads can hand it on.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -20,17 +20,17 @@ pub fn arguments(roles: &[&str]) -> (Option<String>, Vec<String>) {
 /// found.
 pub fn open(place: Option<&str>) -> Result<Context, Failure> {
     let Some(place) = place else {
-        return Ok(Context::open_default()?);
+        return Ok(Context::open()?);
     };
     Ok(match place.strip_prefix("embedded:") {
         Some(interface) => embedded(interface)?,
-        None => Context::open(place)?,
+        None => Daemon::at(place)?.open(None)?,
     })
 }
 
 #[cfg(feature = "embedded")]
 fn embedded(interface: &str) -> Result<Context, Failure> {
-    use rnic::{Device, DeviceConfig};
+    use rnic::embedded::{Device, DeviceConfig};
 
     Ok(Context::embedded(&Device::open(DeviceConfig::new(
         interface,
@@ -47,10 +47,10 @@ fn embedded(interface: &str) -> Result<Context, Failure> {
 
 /// The first address of a server; 18515 is the port if none is named.
 pub fn server(text: &str) -> Result<SocketAddr, Failure> {
-    Ok(rnic::peer_addresses(text)?[0])
+    Ok(rnic::address::peer_addresses(text)?[0])
 }
 
 /// Where to listen: without an address on all that the RNIC has.
 pub fn local(text: &str) -> Result<SocketAddr, Failure> {
-    Ok(rnic::local_addresses(text)?[0])
+    Ok(rnic::address::local_addresses(text)?[0])
 }

@@ -9,18 +9,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use rnic_ipc::ring::{CqConsumer, CqLook, RingFault};
 use rnic_ipc::work::Completion;
 
-use super::claims::{Claims, SetAside};
+use super::tracked::{SetAside, TrackedWork};
 use crate::error::Error;
 use crate::wait::lock;
 
-/// Entries that one step moves out of the rings while there are claims.
+/// Entries that one step moves out of the rings while work is tracked.
 const BATCH: usize = 16;
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Rings {
     guarded: Mutex<Guarded>,
-    looks: Look,
+    empty: EmptyCheck,
     set_aside: SetAside,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Rings {
 pub(super) struct Guarded {
     /// Oldest first, at least one. The engine writes the last only.
     rings: VecDeque<ShardRings>,
-    pub(super) claims: Claims,
+    pub(super) tracked: TrackedWork,
 }
 
 /// Rings that were made together, one for each shard.
@@ -78,13 +78,13 @@ impl ShardRings {
 /// A resize at least doubles the depth, so there are few, and their memory, which stays mapped, is less
 /// than the last one's.
 #[derive(Debug)]
-struct Look {
+struct EmptyCheck {
     rings: Box<[CqLook]>,
     depth: u32,
-    next: OnceLock<Box<Look>>,
+    next: OnceLock<Box<EmptyCheck>>,
 }
 
-impl Look {
+impl EmptyCheck {
     fn of(made: &ShardRings) -> Self {
         Self {
             rings: made.rings.iter().map(CqConsumer::look).collect(),
@@ -107,14 +107,14 @@ impl Look {
 impl Rings {
     /// Over one ring for each shard.
     pub(super) fn new(rings: Vec<CqConsumer>) -> Self {
-        let claims = Claims::default();
+        let tracked = TrackedWork::default();
         let made = ShardRings::new(rings);
         Self {
-            looks: Look::of(&made),
-            set_aside: claims.look(),
+            empty: EmptyCheck::of(&made),
+            set_aside: tracked.look(),
             guarded: Mutex::new(Guarded {
                 rings: VecDeque::from([made]),
-                claims,
+                tracked,
             }),
         }
     }
@@ -122,12 +122,12 @@ impl Rings {
     /// Whether no completion waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.looks.is_empty() && self.set_aside.is_empty()
+        self.empty.is_empty() && self.set_aside.is_empty()
     }
 
     /// Entries of each ring that completions go to.
     pub(super) fn depth(&self) -> u32 {
-        self.looks.last().depth
+        self.empty.last().depth
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Guarded> {
@@ -149,41 +149,41 @@ impl Rings {
         }
         let made = ShardRings::new(make()?);
         // Nobody else does this meanwhile: the lock is held.
-        let _ = self.looks.last().next.set(Box::new(Look::of(&made)));
+        let _ = self.empty.last().next.set(Box::new(EmptyCheck::of(&made)));
         guarded.rings.push_back(made);
         Ok(())
     }
 }
 
 impl Guarded {
-    /// Moves completions that nobody claimed into `out`, oldest first, and says how many.
+    /// Moves completions of work that is not tracked into `out`, oldest first, and says how many.
     pub(super) fn poll(&mut self, out: &mut [Completion]) -> Result<usize, RingFault> {
-        if self.claims.are_none() {
+        if self.tracked.is_none() {
             return self.take(out);
         }
         let mut count = 0;
         loop {
             let all = self.sort()?;
-            count += self.claims.take_set_aside(&mut out[count..]);
+            count += self.tracked.take_set_aside(&mut out[count..]);
             if all || count == out.len() {
                 return Ok(count);
             }
         }
     }
 
-    /// Takes completions out of the rings: each goes to its claim, or else is set aside for polling. At most as
+    /// Takes completions out of the rings: each goes to its tracked work, or else is set aside for polling. At most as
     /// many are set aside as the queue has entries. Says whether all were taken.
     pub(super) fn sort(&mut self) -> Result<bool, RingFault> {
         let most = self.rings.back().map_or(0, ShardRings::depth) as usize;
         let mut found = [Completion::default(); BATCH];
         loop {
-            let room = most.saturating_sub(self.claims.set_aside()).min(BATCH);
+            let room = most.saturating_sub(self.tracked.set_aside()).min(BATCH);
             if room == 0 {
                 return Ok(!self.is_filled()?);
             }
             let count = self.take(&mut found[..room])?;
             for completion in &found[..count] {
-                self.claims.sort(completion);
+                self.tracked.sort(completion);
             }
             if count < room {
                 return Ok(true);
@@ -212,13 +212,13 @@ impl Guarded {
         }
     }
 
-    /// Whether a completion waits that nobody claimed.
+    /// Whether a completion waits of work that is not tracked.
     pub(super) fn available(&mut self) -> Result<bool, RingFault> {
-        if self.claims.are_none() {
+        if self.tracked.is_none() {
             return self.is_filled();
         }
         self.sort()?;
-        Ok(self.claims.set_aside() > 0)
+        Ok(self.tracked.set_aside() > 0)
     }
 
     fn is_filled(&self) -> Result<bool, RingFault> {

@@ -79,7 +79,7 @@ fn what_main_prints_of_an_error_is_the_sentence() {
         status: rnic_ipc::work::WcStatus::RemoteAccess,
     };
     assert_eq!(format!("{work:?}"), work.to_string());
-    let address = crate::AddressError::NoInterface {
+    let address = crate::address::AddressError::NoInterface {
         scope: "eth9".to_owned(),
     };
     assert_eq!(format!("{address:?}"), address.to_string());

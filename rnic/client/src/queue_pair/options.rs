@@ -1,14 +1,14 @@
 //! What a queue pair is made with, and how it connects.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use rnic_ipc::control::{MpaOptions, ReceiveWait, Transport};
 
 use crate::setters::setters;
+use crate::shared::SharedReceiveQueue;
 
 /// How large a queue pair is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QpConfig {
     /// Work requests that may be outstanding on the send queue.
@@ -28,6 +28,9 @@ pub struct QpConfig {
     /// Sends may be posted before a connection is begun, and wait for it. Without it they are refused
     /// ([`Error::NotConnected`](crate::Error::NotConnected)): most often they are a mistake.
     pub early_sends: bool,
+    /// Where its receives come from, instead of a receive queue of its own: a shared receive queue of the same protection
+    /// domain. `rq_depth` is not used then, and [`QueuePair::post_recv`](crate::QueuePair::post_recv) is refused.
+    pub srq: Option<SharedReceiveQueue>,
 }
 
 impl Default for QpConfig {
@@ -40,6 +43,7 @@ impl Default for QpConfig {
             signal_all: false,
             receive_wait: None,
             early_sends: false,
+            srq: None,
         }
     }
 }
@@ -53,6 +57,7 @@ setters! {
         signal_all: bool,
         receive_wait: Option<ReceiveWait>,
         early_sends: bool,
+        srq: impl Into<Option<SharedReceiveQueue>>,
     }
 }
 
@@ -84,8 +89,6 @@ pub struct ConnectOptions {
     /// The local port, which nothing may use yet, not even the last state of an earlier connection
     /// (TIME-WAIT); 0 for one of the kernel's choice.
     pub local_port: u16,
-    /// How long to wait for the outcome.
-    pub timeout: Duration,
 }
 
 impl Default for ConnectOptions {
@@ -96,7 +99,6 @@ impl Default for ConnectOptions {
             mpa: MpaOptions::default(),
             local: None,
             local_port: 0,
-            timeout: Duration::from_secs(10),
         }
     }
 }
@@ -108,6 +110,5 @@ setters! {
         mpa: MpaOptions,
         local: impl Into<Option<IpAddr>>,
         local_port: u16,
-        timeout: Duration,
     }
 }

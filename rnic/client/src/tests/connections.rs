@@ -9,7 +9,10 @@ use rnic_ipc::control::{
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 
 use super::fake::{CHOSEN_PORT, Fake, queue_pair, refusal};
-use crate::{ConnectOptions, ConnectionEvent, Context, Error, Listener, QpState, block_on};
+use crate::{
+    AcceptOptions, ConnectOptions, ConnectionEvent, Context, Error, ListenOptions, Listener,
+    QpState, block_on,
+};
 
 const SOON: Duration = Duration::from_secs(30);
 const NOT_AT_ALL: Duration = Duration::ZERO;
@@ -56,7 +59,9 @@ fn asks(listener: ListenerId, number: u32) -> Event {
 }
 
 fn listen(context: &Context, fake: &Fake) -> (Listener, ListenerId) {
-    let listener = Listener::bind(context, remote(), 4).unwrap();
+    let listener = context
+        .listen(remote(), ListenOptions::default().backlog(4))
+        .unwrap();
     // The fake numbers what it grants.
     let id = ListenerId(fake.asked().len() as u32);
     (listener, id)
@@ -68,13 +73,7 @@ fn connecting_ends_as_the_event_says() {
     let outcome = |event: &dyn Fn(QpNum) -> Event| {
         let (qp, _cq) = queue_pair(&context);
         fake.tell(&event(qp.num()));
-        qp.connect(
-            remote(),
-            ConnectOptions {
-                timeout: SOON,
-                ..Default::default()
-            },
-        )
+        qp.connect(remote(), ConnectOptions::default()).wait(SOON)
     };
     let found = outcome(&|qp| established(qp, b"welcome")).unwrap();
     assert_eq!(found.peer, PEER);
@@ -119,7 +118,7 @@ fn a_connection_tells_where_it_is_from() {
             local_port,
             ..Default::default()
         };
-        qp.start_connect(remote(), options).unwrap();
+        qp.connect(remote(), options).detach().unwrap();
         let local = qp.local_addr();
         qp.reset().unwrap();
         assert_eq!(qp.local_addr(), None);
@@ -129,8 +128,8 @@ fn a_connection_tells_where_it_is_from() {
     assert_eq!(from(7), "198.18.7.1:7");
     let (listener, id) = listen(&context, &fake);
     fake.tell(&asks(id, 1));
-    let request = listener.accept_request(SOON).unwrap();
-    request.start_accept(&qp, Default::default()).unwrap();
+    let request = listener.accept().wait(SOON).unwrap();
+    request.accept(&qp, Default::default()).detach().unwrap();
     assert_eq!(qp.local_addr(), Some(remote()));
 }
 
@@ -140,13 +139,8 @@ fn an_attempt_without_outcome_is_aborted() {
     let (qp, _cq) = queue_pair(&context);
     let timeout = Duration::from_millis(20);
     let error = qp
-        .connect(
-            remote(),
-            ConnectOptions {
-                timeout,
-                ..Default::default()
-            },
-        )
+        .connect(remote(), ConnectOptions::default())
+        .wait(timeout)
         .unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert_eq!(
@@ -163,16 +157,18 @@ fn an_end_is_known_to_all_who_ask_later() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
     fake.tell(&established(qp.num(), b""));
-    qp.connect(remote(), ConnectOptions::default()).unwrap();
+    qp.connect(remote(), ConnectOptions::default())
+        .wait(Duration::from_secs(10))
+        .unwrap();
     assert!(matches!(
-        qp.wait_disconnected(NOT_AT_ALL),
+        qp.disconnected().wait(NOT_AT_ALL),
         Err(Error::Timeout { .. })
     ));
     assert_eq!(qp.take_event().unwrap(), None);
     fake.tell(&disconnected(qp.num(), DisconnectReason::Reset));
     for _ in 0..2 {
         assert!(matches!(
-            qp.wait_disconnected(SOON),
+            qp.disconnected().wait(SOON),
             Err(Error::Disconnected {
                 reason: DisconnectReason::Reset,
                 ..
@@ -198,15 +194,17 @@ fn disconnecting_what_has_ended_in_order_is_fine() {
     };
     fake.refuse(wrong_state);
     assert!(
-        matches!(qp.disconnect(SOON), Err(Error::Refused(_))),
+        matches!(qp.disconnect().wait(SOON), Err(Error::Refused(_))),
         "it never was connected"
     );
     fake.tell(&established(qp.num(), b""));
-    qp.connect(remote(), ConnectOptions::default()).unwrap();
+    qp.connect(remote(), ConnectOptions::default())
+        .wait(Duration::from_secs(10))
+        .unwrap();
     // The refusal may come before what it is refused for.
     let before = fake.asked().len();
     std::thread::scope(|scope| {
-        let ended = scope.spawn(|| qp.disconnect(SOON));
+        let ended = scope.spawn(|| qp.disconnect().wait(SOON));
         while fake.asked().len() == before {
             std::thread::yield_now();
         }
@@ -214,8 +212,8 @@ fn disconnecting_what_has_ended_in_order_is_fine() {
         fake.tell(&disconnected(qp.num(), DisconnectReason::Graceful));
         ended.join().unwrap().unwrap();
     });
-    qp.disconnect(SOON).unwrap();
-    block_on(qp.disconnect_async()).unwrap();
+    qp.disconnect().wait(SOON).unwrap();
+    block_on(qp.disconnect()).unwrap();
 }
 
 #[test]
@@ -223,7 +221,7 @@ fn requests_are_answered_by_accept_reject_or_drop() {
     let (fake, context) = Fake::start();
     let (listener, id) = listen(&context, &fake);
     assert!(matches!(
-        listener.accept_request(NOT_AT_ALL),
+        listener.accept().wait(NOT_AT_ALL),
         Err(Error::Timeout { .. })
     ));
     for number in 1..=3 {
@@ -231,15 +229,19 @@ fn requests_are_answered_by_accept_reject_or_drop() {
     }
     let (qp, _cq) = queue_pair(&context);
     fake.tell(&established(qp.num(), b""));
-    let request = listener.accept_request(SOON).unwrap();
+    let request = listener.accept().wait(SOON).unwrap();
     assert_eq!(request.private_data(), 1_u32.to_be_bytes());
-    request.accept(&qp, b"hi", SOON).unwrap();
+    request
+        .accept(&qp, AcceptOptions::default().private_data(b"hi"))
+        .wait(SOON)
+        .unwrap();
     listener
-        .accept_request(SOON)
+        .accept()
+        .wait(SOON)
         .unwrap()
         .reject(b"busy")
         .unwrap();
-    drop(listener.accept_request(SOON).unwrap());
+    drop(listener.accept().wait(SOON).unwrap());
     let answers: Vec<_> = fake
         .asked()
         .into_iter()
@@ -268,9 +270,9 @@ fn an_accept_that_is_refused_rejects_the_peer() {
     fake.refuse(|request| {
         matches!(request, Request::Accept { .. }).then(|| refusal(RefusalCode::WrongState))
     });
-    let request = listener.accept_request(SOON).unwrap();
+    let request = listener.accept().wait(SOON).unwrap();
     assert!(matches!(
-        request.accept(&qp, b"", SOON),
+        request.accept(&qp, AcceptOptions::default()).wait(SOON),
         Err(Error::Refused(_))
     ));
     assert!(matches!(fake.asked().last(), Some(Request::Reject { .. })));
@@ -285,7 +287,7 @@ fn threads_that_wait_for_different_things_each_get_their_own() {
     std::thread::scope(|scope| {
         let accepting = scope.spawn(|| {
             for round in 0..ROUNDS {
-                let request = listener.accept_request(SOON).unwrap();
+                let request = listener.accept().wait(SOON).unwrap();
                 assert_eq!(request.private_data(), round.to_be_bytes());
                 request.reject(b"").unwrap();
             }
@@ -295,11 +297,8 @@ fn threads_that_wait_for_different_things_each_get_their_own() {
                 scope.spawn(|| {
                     for _ in 0..ROUNDS {
                         let (qp, _cq) = queue_pair(&context);
-                        let options = ConnectOptions {
-                            timeout: SOON,
-                            ..Default::default()
-                        };
-                        qp.connect(remote(), options).unwrap();
+                        let options = ConnectOptions::default();
+                        qp.connect(remote(), options).wait(SOON).unwrap();
                     }
                 })
             })
@@ -338,7 +337,7 @@ fn after_a_reset_nothing_of_the_last_connection_is_told() {
     let established = established(num, b"");
     let connect = || {
         let options = ConnectOptions::default();
-        qp.start_connect(remote(), options).unwrap();
+        qp.connect(remote(), options).detach().unwrap();
     };
     // Whether the old connection's end comes before the reset or after it.
     for late in [false, true] {
@@ -346,7 +345,7 @@ fn after_a_reset_nothing_of_the_last_connection_is_told() {
         fake.tell(&established);
         if !late {
             fake.tell(&ended(DisconnectReason::Aborted));
-            assert!(qp.wait_disconnected(SOON).is_err());
+            assert!(qp.disconnected().wait(SOON).is_err());
         }
         qp.reset().unwrap();
         let asked = Request::ModifyQp {
@@ -362,10 +361,10 @@ fn after_a_reset_nothing_of_the_last_connection_is_told() {
         fake.tell(&established);
         let event = qp.take_event().unwrap();
         assert!(matches!(event, Some(ConnectionEvent::Established(_))));
-        let waited = qp.wait_disconnected(NOT_AT_ALL);
+        let waited = qp.disconnected().wait(NOT_AT_ALL);
         assert!(matches!(waited, Err(Error::Timeout { .. })));
         fake.tell(&ended(DisconnectReason::Graceful));
-        qp.wait_disconnected(SOON).unwrap();
+        qp.disconnected().wait(SOON).unwrap();
         qp.reset().unwrap();
     }
 }
@@ -402,13 +401,13 @@ fn a_request_that_is_gone_is_not_given_to_the_program() {
     for event in [gone(id, 1), gone(id, 3), gone(id, 3), gone(id, 4)] {
         fake.tell(&event);
     }
-    let request = listener.accept_request(SOON).unwrap();
+    let request = listener.accept().wait(SOON).unwrap();
     assert_eq!(request.private_data(), 2_u32.to_be_bytes());
     assert!(matches!(
-        listener.accept_request(NOT_AT_ALL),
+        listener.accept().wait(NOT_AT_ALL),
         Err(Error::Timeout { .. })
     ));
-    assert!(other.accept_request(SOON).is_ok());
+    assert!(other.accept().wait(SOON).is_ok());
 }
 
 #[test]
@@ -417,8 +416,11 @@ fn a_request_is_not_accepted_with_a_queue_pair_of_another_context() {
     let (qp, _cq) = queue_pair(&elsewhere);
     let (listener, id) = listen(&context, &fake);
     fake.tell(&asks(id, 1));
-    let request = listener.accept_request(SOON).unwrap();
-    let error = request.accept(&qp, b"", SOON).unwrap_err();
+    let request = listener.accept().wait(SOON).unwrap();
+    let error = request
+        .accept(&qp, AcceptOptions::default())
+        .wait(SOON)
+        .unwrap_err();
     assert!(
         error
             .to_string()

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rnic_ipc::work::WcStatus;
 
+use crate::embedded::{Device, DeviceConfig, Runtime, SctpUdp};
 use crate::{
-    Access, CompletionQueue, ConnectOptions, Context, Device, DeviceConfig, Error, Listener,
-    MemoryRegion, ProtectionDomain, QpConfig, QueuePair, Runtime, SctpUdp, WorkCompletion,
-    block_on,
+    AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, Error, ListenOptions,
+    MemoryRegion, QpConfig, QueuePair, WorkCompletion, block_on,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -22,11 +22,11 @@ struct End {
 
 impl End {
     fn new(context: &Context) -> Self {
-        let pd = ProtectionDomain::alloc(context).unwrap();
+        let pd = context.alloc_pd().unwrap();
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let region = pd.register(BYTES, access).unwrap();
-        let cq = CompletionQueue::create(context, 64).unwrap();
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+        let cq = context.create_cq(64).unwrap();
+        let qp = pd.create_qp(&cq, &cq, QpConfig::default()).unwrap();
         Self { qp, cq, region }
     }
 }
@@ -37,14 +37,26 @@ fn connected(runtime: Runtime) -> (Context, [End; 2]) {
     config.runtime = runtime;
     let context = Context::embedded(&Device::open(config).unwrap()).unwrap();
     let ends = [End::new(&context), End::new(&context)];
-    let listener = Listener::bind(&context, (Ipv4Addr::LOCALHOST, 0), 1).unwrap();
+    let listener = context
+        .listen(
+            (Ipv4Addr::LOCALHOST, 0),
+            ListenOptions::default().backlog(1),
+        )
+        .unwrap();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| {
-            let request = listener.accept_request(SOON).unwrap();
-            request.accept(&ends[1].qp, b"", SOON).unwrap();
+            let request = listener.accept().wait(SOON).unwrap();
+            request
+                .accept(&ends[1].qp, AcceptOptions::default())
+                .wait(SOON)
+                .unwrap();
         });
         let options = ConnectOptions::default();
-        ends[0].qp.connect(listener.local_addr(), options).unwrap();
+        ends[0]
+            .qp
+            .connect(listener.local_addr(), options)
+            .wait(Duration::from_secs(10))
+            .unwrap();
         accepted.join().unwrap();
     });
     (context, ends)
@@ -73,7 +85,7 @@ fn work_is_waited_for(runtime: Runtime) {
     b.qp.post_write(9, &[], back).unwrap();
     assert_eq!(received.wait(SOON).unwrap().byte_len as usize, half);
     block_on(sent).unwrap();
-    b.cq.wait(SOON).unwrap();
+    b.cq.readable().wait(SOON).unwrap();
     let mut done = [WorkCompletion::default(); 2];
     assert_eq!(b.cq.poll(&mut done).unwrap(), 1);
     assert_eq!(done[0].wr_id, 9);

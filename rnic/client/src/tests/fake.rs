@@ -22,7 +22,7 @@ use rnic_ipc::wake::{self, WakeSender};
 use rnic_ipc::work::Completion;
 
 use crate::link::Link;
-use crate::{CompletionQueue, Context, ProtectionDomain, QpConfig, QueuePair};
+use crate::{CompletionQueue, Context, QpConfig, QueuePair};
 
 /// How to refuse a request; `None` grants it.
 type Judge = Box<dyn Fn(&Request) -> Option<Refusal> + Send>;
@@ -313,8 +313,8 @@ pub(super) fn refusal(code: RefusalCode) -> Refusal {
 
 /// A queue pair with one completion queue, whose sends reach the fake without a connection.
 pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
-    let pd = ProtectionDomain::alloc(context).unwrap();
-    let cq = CompletionQueue::create(context, 16).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
     let config = QpConfig {
         sq_depth: 4,
         rq_depth: 4,
@@ -323,7 +323,8 @@ pub(super) fn queue_pair(context: &Context) -> (QueuePair, CompletionQueue) {
         signal_all: false,
         receive_wait: None,
         early_sends: true,
+        srq: None,
     };
-    let qp = QueuePair::create(&pd, &cq, &cq, config).unwrap();
+    let qp = pd.create_qp(&cq, &cq, config).unwrap();
     (qp, cq)
 }

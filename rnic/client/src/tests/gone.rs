@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use rnic_ipc::control::{Event, RefusalCode};
 
 use super::fake::{Fake, queue_pair, refusal};
-use crate::{
-    Access, CompletionQueue, ConnectOptions, Error, Listener, ProtectionDomain, WorkCompletion,
-    WorkRequest,
-};
+use crate::{Access, ConnectOptions, Error, ListenOptions, WorkCompletion, WorkRequest};
 
 const LONG: Duration = Duration::from_secs(120);
 const A_MOMENT: Duration = Duration::from_millis(30);
@@ -17,18 +14,19 @@ const A_MOMENT: Duration = Duration::from_millis(30);
 fn blocked_calls_end() {
     let (mut fake, context) = Fake::start();
     let remote = "198.18.0.2:9000";
-    let listener = Listener::bind(&context, remote, 1).unwrap();
+    let listener = context
+        .listen(remote, ListenOptions::default().backlog(1))
+        .unwrap();
     let (qp, cq) = queue_pair(&context);
     let started = Instant::now();
     std::thread::scope(|scope| {
-        let accepting = scope.spawn(|| listener.accept_request(LONG).map(drop));
-        let waiting = scope.spawn(|| cq.wait(LONG));
+        let accepting = scope.spawn(|| listener.accept().wait(LONG).map(drop));
+        let waiting = scope.spawn(|| cq.readable().wait(LONG));
         let connecting = scope.spawn(|| {
-            let options = ConnectOptions {
-                timeout: LONG,
-                ..Default::default()
-            };
-            qp.connect(remote, options).map(drop)
+            let options = ConnectOptions::default();
+            qp.connect(remote.parse().unwrap(), options)
+                .wait(LONG)
+                .map(drop)
         });
         std::thread::sleep(A_MOMENT);
         fake.kill();
@@ -43,7 +41,7 @@ fn blocked_calls_end() {
 #[test]
 fn a_program_that_only_polls_finds_out() {
     let (mut fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     fake.complete(cq.id(), 1);
     fake.kill();
     let mut out = [WorkCompletion::default(); 4];
@@ -66,7 +64,7 @@ fn a_program_that_only_polls_finds_out() {
 #[test]
 fn requests_and_posts_fail_and_drops_do_not_hang() {
     let (mut fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let region = pd.register(4096, Access::ALL).unwrap();
     let (qp, cq) = queue_pair(&context);
     fake.kill();
@@ -80,7 +78,7 @@ fn requests_and_posts_fail_and_drops_do_not_hang() {
         Err(Error::DaemonGone)
     ));
     assert!(matches!(qp.take_event(), Err(Error::DaemonGone)));
-    assert!(matches!(qp.disconnect(LONG), Err(Error::DaemonGone)));
+    assert!(matches!(qp.disconnect().wait(LONG), Err(Error::DaemonGone)));
     // Its memory is this process's too.
     region.write(0, b"still there").unwrap();
     drop((qp, cq, region, pd, context));
@@ -90,7 +88,7 @@ fn requests_and_posts_fail_and_drops_do_not_hang() {
 #[test]
 fn a_client_that_is_taken_away_is_told_why() {
     let (mut fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let (qp, cq) = queue_pair(&context);
     let why = refusal(RefusalCode::MemoryFault);
     fake.tell(&Event::SessionEnded(why.clone()));
@@ -100,8 +98,8 @@ fn a_client_that_is_taken_away_is_told_why() {
         pd.register(1, Access::ALL).map(drop),
         qp.post_send(WorkRequest::send(1, &[])),
         qp.take_event().map(drop),
-        qp.disconnect(LONG),
-        cq.wait(LONG),
+        qp.disconnect().wait(LONG),
+        cq.readable().wait(LONG),
     ];
     for found in told {
         let Err(Error::SessionEnded(found)) = found else {

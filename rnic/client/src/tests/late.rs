@@ -10,10 +10,7 @@ use rnic_ipc::control::{DisconnectReason, Event, MpaOptions, QpState, RefusalCod
 use rnic_ipc::id::{ConnRequestId, CqId, ListenerId, QpNum, SrqId};
 
 use super::fake::{Fake, queue_pair, refusal};
-use crate::{
-    CompletionQueue, ConnectOptions, ConnectionEvent, Context, Error, Listener, ProtectionDomain,
-    SharedReceiveQueue, SrqConfig,
-};
+use crate::{ConnectOptions, ConnectionEvent, Context, Error, ListenOptions, SrqConfig};
 
 const NOT_AT_ALL: Duration = Duration::ZERO;
 
@@ -31,7 +28,7 @@ fn failed(qp: QpNum, message: &str) -> Event {
 
 /// Has the client take in what is on its event socket.
 fn read_events(context: &Context) {
-    drop(context.inner().events().boxes());
+    drop(context.inner().events().inboxes());
 }
 
 #[test]
@@ -39,7 +36,7 @@ fn the_ends_of_all_connections_before_a_reset_are_dropped_and_no_more() {
     let (fake, context) = Fake::start();
     for cycles in 1..4 {
         let (qp, _cq) = queue_pair(&context);
-        let connect = || qp.start_connect(address(), ConnectOptions::default());
+        let connect = || qp.connect(address(), ConnectOptions::default()).detach();
         for _ in 0..cycles {
             connect().unwrap();
             qp.fail().unwrap();
@@ -50,7 +47,7 @@ fn the_ends_of_all_connections_before_a_reset_are_dropped_and_no_more() {
             fake.tell(&failed(qp.num(), "an old one"));
         }
         assert_eq!(qp.take_event().unwrap(), None, "{cycles} cycles");
-        let waited = qp.wait_disconnected(NOT_AT_ALL);
+        let waited = qp.disconnected().wait(NOT_AT_ALL);
         assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
         fake.tell(&failed(qp.num(), "the last"));
         let found = qp.take_event().unwrap();
@@ -87,7 +84,7 @@ fn a_reset_beside_a_connect_loses_count_of_no_connection() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..ROUNDS {
-                let _ = qp.start_connect(address(), ConnectOptions::default());
+                let _ = qp.connect(address(), ConnectOptions::default()).detach();
             }
         });
         for _ in 0..ROUNDS {
@@ -101,7 +98,8 @@ fn a_reset_beside_a_connect_loses_count_of_no_connection() {
         fake.tell(&failed(qp.num(), "an old one"));
         read_events(&context);
     }
-    qp.start_connect(address(), ConnectOptions::default())
+    qp.connect(address(), ConnectOptions::default())
+        .detach()
         .unwrap();
     fake.tell(&failed(qp.num(), "the last"));
     let found = qp.take_event().unwrap();
@@ -114,14 +112,14 @@ fn a_reset_beside_a_connect_loses_count_of_no_connection() {
 #[test]
 fn what_comes_for_an_object_that_is_gone_is_not_told_to_the_next_of_its_number() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let last = || fake.with(|state| state.next);
     let again = || {
         read_events(&context);
         fake.with(|state| state.next -= 2);
     };
 
-    let make = || SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let make = || pd.create_srq(SrqConfig::default()).unwrap();
     drop(make());
     fake.tell(&Event::SrqLimit {
         srq: SrqId(last() - 1),
@@ -129,16 +127,20 @@ fn what_comes_for_an_object_that_is_gone_is_not_told_to_the_next_of_its_number()
     again();
     assert!(!make().take_limit_event().unwrap());
 
-    let make = || CompletionQueue::create(&context, 4).unwrap();
+    let make = || context.create_cq(4).unwrap();
     drop(make());
     fake.tell(&Event::CqError {
         cq: CqId(last() - 1),
     });
     again();
-    let found = make().wait(NOT_AT_ALL);
+    let found = make().readable().wait(NOT_AT_ALL);
     assert!(matches!(found, Err(Error::Timeout { .. })), "{found:?}");
 
-    let make = || Listener::bind(&context, address(), 4).unwrap();
+    let make = || {
+        context
+            .listen(address(), ListenOptions::default().backlog(4))
+            .unwrap()
+    };
     drop(make());
     fake.tell(&Event::ConnectRequest {
         listener: ListenerId(last() - 1),
@@ -149,6 +151,6 @@ fn what_comes_for_an_object_that_is_gone_is_not_told_to_the_next_of_its_number()
         private_data: Vec::new(),
     });
     again();
-    let found = make().accept_request(NOT_AT_ALL);
+    let found = make().accept().wait(NOT_AT_ALL);
     assert!(matches!(found, Err(Error::Timeout { .. })), "{found:?}");
 }

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rnic_ipc::control::{ConnectSpec, Event, ListenSpec, MpaOptions, RefusalCode, Request};
+use rnic_ipc::control::{Event, ListenSpec, MpaOptions, RefusalCode, Request};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
-use super::fake::{CHOSEN_PORT, Fake, addresses, queue_pair, refusal};
-use crate::{ConnectOptions, Context, Error, Listener, block_on};
+use super::fake::{CHOSEN_PORT, Fake, addresses, refusal};
+use crate::{Context, Error, ListenOptions, Listener, block_on};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -37,7 +37,9 @@ fn asks(fake: &Fake, listener: ListenerId, number: u32) {
 }
 
 fn on_all(context: &Context, wildcard: &str) -> (Listener, Vec<IpAddr>) {
-    let listener = Listener::bind(context, at(wildcard), 4).unwrap();
+    let listener = context
+        .listen(at(wildcard), ListenOptions::default().backlog(4))
+        .unwrap();
     let found = listener.addresses().map(|address| address.ip()).collect();
     (listener, found)
 }
@@ -73,7 +75,9 @@ fn another_port_is_chosen_when_one_address_has_it_taken() {
         asked.then(|| refusal(RefusalCode::PortInUse))
     });
     // The fake always chooses the same one: it ends with the refusal.
-    let error = Listener::bind(&context, at("[::]:0"), 4).unwrap_err();
+    let error = context
+        .listen(at("[::]:0"), ListenOptions::default().backlog(4))
+        .unwrap_err();
     assert!(matches!(&error, Error::Refused(found) if found.code == RefusalCode::PortInUse));
     assert_eq!(listens(&fake).len(), 8 * 3);
     let given_back = fake.asked();
@@ -90,7 +94,9 @@ fn a_port_that_was_named_and_is_in_use_on_one_address_is_refused_and_nothing_sta
         let asked = matches!(request, Request::Listen(ListenSpec { local, .. }) if local.is_ipv6());
         asked.then(|| refusal(RefusalCode::PortInUse))
     });
-    let error = Listener::bind(&context, at("[::]:7471"), 4).unwrap_err();
+    let error = context
+        .listen(at("[::]:7471"), ListenOptions::default().backlog(4))
+        .unwrap_err();
     assert!(matches!(&error, Error::Refused(found) if found.code == RefusalCode::PortInUse));
     let asked = fake.asked();
     let unlistens = asked
@@ -110,7 +116,9 @@ fn an_address_that_can_not_be_used_yet_is_left_out_unless_it_is_the_only_one() {
     fake.refuse(|request| {
         matches!(request, Request::Listen(_)).then(|| refusal(RefusalCode::AddressNotLocal))
     });
-    let error = Listener::bind(&context, at("[::]:7471"), 4).unwrap_err();
+    let error = context
+        .listen(at("[::]:7471"), ListenOptions::default().backlog(4))
+        .unwrap_err();
     assert!(error.to_string().contains("fake0"), "{error}");
 }
 
@@ -124,15 +132,15 @@ fn requests_on_all_addresses_are_taken_in_the_order_in_which_they_came() {
     }
     let mut taken = Vec::new();
     for _ in 0..2 {
-        let request = listener.accept_request(SOON).unwrap();
+        let request = listener.accept().wait(SOON).unwrap();
         taken.push(request.private_data()[0]);
     }
     for _ in 0..2 {
-        let request = block_on(listener.next_request()).unwrap();
+        let request = block_on(listener.accept()).unwrap();
         taken.push(request.private_data()[0]);
     }
     assert_eq!(taken, [1, 2, 3, 4]);
-    let none = listener.accept_request(Duration::ZERO);
+    let none = listener.accept().wait(Duration::ZERO);
     assert!(matches!(none, Err(Error::Timeout { .. })), "{none:?}");
     drop(listener);
     let asked = fake.asked();
@@ -150,12 +158,12 @@ fn a_listener_that_goes_rejects_who_nobody_has_taken_and_no_other() {
     let (id, _) = listens(&fake)[0];
     asks(&fake, id, 1);
     asks(&fake, id, 2);
-    let kept = listener.accept_request(SOON).unwrap();
+    let kept = listener.accept().wait(SOON).unwrap();
     drop(listener);
     // It was on its way.
     asks(&fake, id, 3);
     let (other, _) = on_all(&context, "0.0.0.0:7471");
-    let none = other.accept_request(Duration::from_millis(100));
+    let none = other.accept().wait(Duration::from_millis(100));
     assert!(matches!(none, Err(Error::Timeout { .. })), "{none:?}");
     let asked = fake.asked();
     let rejected = asked.iter().filter_map(|request| match request {
@@ -173,47 +181,34 @@ fn of_several_addresses_the_first_that_is_not_refused_is_taken() {
     fake.refuse(move |request| {
         let of = match request {
             Request::Listen(ListenSpec { local, .. }) => local,
-            Request::Connect {
-                spec: ConnectSpec { remote, .. },
-                ..
-            } => remote,
             _ => return None,
         };
         (of.ip() == absent).then(|| refusal(RefusalCode::AddressNotLocal))
     });
     let all = [at("198.18.0.99:1"), at("198.18.0.1:2"), at("198.18.7.1:3")];
-    let listener = Listener::bind(&context, &all[..], 1).unwrap();
-    assert_eq!(listener.local_addr(), all[1]);
-    let (qp, _cq) = queue_pair(&context);
-    qp.start_connect(&all[..], ConnectOptions::default())
+    let listener = context
+        .listen(&all[..], ListenOptions::default().backlog(1))
         .unwrap();
-    let to = fake
-        .asked()
-        .into_iter()
-        .filter_map(|request| match request {
-            Request::Connect {
-                spec: ConnectSpec { remote, .. },
-                ..
-            } => Some(remote),
-            _ => None,
-        });
-    assert_eq!(to.collect::<Vec<_>>(), all[..2]);
+    assert_eq!(listener.local_addr(), all[1]);
 
-    let refused = Listener::bind(&context, &all[..1], 1);
+    let refused = context.listen(&all[..1], ListenOptions::default().backlog(1));
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-    let none = Listener::bind(&context, &all[..0], 1).unwrap_err();
+    let none = context
+        .listen(&all[..0], ListenOptions::default().backlog(1))
+        .unwrap_err();
     assert!(matches!(none, Error::Address(_)), "{none}");
 }
 
 #[test]
 fn names_and_text_are_taken_for_addresses() {
     let (_fake, context) = Fake::start();
-    let listener = Listener::bind(&context, "localhost:1", 1).unwrap();
+    let listener = context
+        .listen("localhost:1", ListenOptions::default().backlog(1))
+        .unwrap();
     assert!(listener.local_addr().ip().is_loopback());
-    let (qp, _cq) = queue_pair(&context);
-    let to = ("198.18.0.2", 9000);
-    qp.start_connect(to, ConnectOptions::default()).unwrap();
-    let portless = block_on(qp.connect_async("198.18.0.2", ConnectOptions::default()));
+    let pair = context.listen(("198.18.0.1", 9000), ListenOptions::default());
+    assert_eq!(pair.unwrap().local_addr(), at("198.18.0.1:9000"));
+    let portless = context.listen("198.18.0.1", ListenOptions::default());
     let text = portless.unwrap_err().to_string();
     assert!(text.starts_with("the address can't be used: "), "{text}");
 }

@@ -8,13 +8,15 @@ use rnic_ipc::work::{WR_FENCE, WR_INLINE, WR_SIGNALED, WR_SOLICITED, WrOpcode};
 
 use super::fake::{Fake, queue_pair, refusal};
 use crate::{
-    Access, CompletionQueue, Context, Error, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
-    RemoteMemory, Sge, SharedReceiveQueue, SrqConfig, WorkRequest,
+    Access, Daemon, Error, MemoryRegion, QpConfig, QueuePair, RemoteMemory, Sge, SrqConfig,
+    WorkRequest,
 };
 
 #[test]
 fn a_missing_daemon_is_named_with_what_to_do() {
-    let error = Context::open("/nonexistent/rnicd.sock").unwrap_err();
+    let error = Daemon::at("/nonexistent/rnicd.sock")
+        .and_then(|it| it.open(None))
+        .unwrap_err();
     assert!(matches!(error, Error::NoDaemon(_)));
     let message = error.to_string();
     assert!(message.contains("rnicd --interface"), "{message}");
@@ -36,7 +38,7 @@ fn a_daemon_of_another_version_is_a_refusal() {
 #[test]
 fn a_refusal_says_why_and_spoils_nothing() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     fake.refuse(|request| {
         matches!(request, Request::RegisterMemory(_)).then(|| refusal(RefusalCode::Limit))
     });
@@ -60,7 +62,7 @@ fn information_comes_whole() {
 #[test]
 fn a_region_is_one_memory_on_both_sides() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let region = pd.register(10_000, Access::ALL).unwrap();
     region.write(9_000, b"from us").unwrap();
     let mut bytes = [0; 7];
@@ -78,7 +80,7 @@ fn a_region_is_one_memory_on_both_sides() {
 #[test]
 fn memory_of_the_programs_own_is_registered_from_its_descriptor() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let (memory, fd) = rnic_ipc::shm::SharedMemory::create("own", 8192).unwrap();
     let region = pd.register_fd(&fd, 5000, 100, Access::ALL).unwrap();
     memory.write(5000, b"mine").unwrap();
@@ -93,7 +95,7 @@ fn memory_of_the_programs_own_is_registered_from_its_descriptor() {
 #[test]
 fn ranges_outside_a_region_are_errors() {
     let (_fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let region = pd.register(100, Access::ALL).unwrap();
     #[expect(clippy::reversed_empty_ranges)]
     for range in [0..101, 101..101, 60..50, usize::MAX - 1..usize::MAX] {
@@ -111,7 +113,7 @@ fn ranges_outside_a_region_are_errors() {
         Sge {
             addr: region.addr() + 10,
             length: 20,
-            lkey: region.lkey()
+            lkey: region.stag()
         }
     );
     let remote = region.remote(10..30).unwrap();
@@ -122,7 +124,7 @@ fn ranges_outside_a_region_are_errors() {
     );
     let short = RemoteMemory::try_from(&remote.to_bytes()[..19]);
     assert!(
-        matches!(short, Err(Error::NotRemoteMemory { found: 19 })),
+        matches!(short, Err(Error::NotRemoteMemory { found: 19, .. })),
         "{short:?}"
     );
     assert_eq!(remote.offset(5).addr, region.addr() + 15);
@@ -261,15 +263,15 @@ fn inline_bytes_that_a_queue_pair_cannot_take_are_refused_at_once() {
 #[test]
 fn receives_of_a_shared_queue_reach_the_engine_and_go_nowhere_else() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let cq = CompletionQueue::create(&context, 16).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
     let config = SrqConfig {
         depth: 2,
         max_sge: 2,
     };
-    let srq = SharedReceiveQueue::create(&pd, config).unwrap();
+    let srq = pd.create_srq(config).unwrap();
     let config = QpConfig::default();
-    let qp = QueuePair::create_shared(&pd, &cq, &cq, &srq, config).unwrap();
+    let qp = pd.create_qp(&cq, &cq, config.srq(srq.clone())).unwrap();
     let sges = [Sge::default(); 3];
     srq.post_recv(WorkRequest::recv(1, &sges[..2])).unwrap();
     srq.post_recv(WorkRequest::recv(2, &[])).unwrap();
@@ -293,9 +295,9 @@ fn receives_of_a_shared_queue_reach_the_engine_and_go_nowhere_else() {
 #[test]
 fn a_shared_queues_limit_is_told_once_to_whoever_asks() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let srq = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
-    let other = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let srq = pd.create_srq(SrqConfig::default()).unwrap();
+    let other = pd.create_srq(SrqConfig::default()).unwrap();
     srq.arm_limit(7).unwrap();
     let armed = Request::ArmSrq {
         srq: srq.id(),
@@ -304,23 +306,23 @@ fn a_shared_queues_limit_is_told_once_to_whoever_asks() {
     assert_eq!(fake.asked().last(), Some(&armed));
     assert!(!srq.take_limit_event().unwrap());
     fake.tell(&Event::SrqLimit { srq: srq.id() });
-    srq.wait_limit(Duration::from_secs(30)).unwrap();
+    srq.limit_reached().wait(Duration::from_secs(30)).unwrap();
     assert!(!srq.take_limit_event().unwrap());
     fake.tell(&Event::SrqLimit { srq: srq.id() });
     while !srq.take_limit_event().unwrap() {}
     assert!(!other.take_limit_event().unwrap());
-    let waited = other.wait_limit(Duration::ZERO);
+    let waited = other.limit_reached().wait(Duration::ZERO);
     assert!(matches!(waited, Err(Error::Timeout { .. })));
 }
 
 #[test]
 fn a_shared_queue_goes_after_the_queue_pairs_that_take_from_it() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let cq = CompletionQueue::create(&context, 16).unwrap();
-    let srq = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    let srq = pd.create_srq(SrqConfig::default()).unwrap();
     let config = QpConfig::default();
-    let qp = QueuePair::create_shared(&pd, &cq, &cq, &srq, config).unwrap();
+    let qp = pd.create_qp(&cq, &cq, config.srq(srq.clone())).unwrap();
     let id = srq.id();
     drop((srq, pd, cq));
     drop(qp);
@@ -378,9 +380,9 @@ fn work_that_a_queue_pair_cannot_take_is_refused_at_once() {
 #[test]
 fn objects_dropped_in_any_order_are_given_back_users_first() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let cq = CompletionQueue::create(&context, 16).unwrap();
-    let qp = crate::QueuePair::create(&pd, &cq, &cq, Default::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    let qp = pd.create_qp(&cq, &cq, Default::default()).unwrap();
     let region: MemoryRegion = pd.register(1, Access::LOCAL_WRITE).unwrap();
     let before = fake.asked().len();
     drop((context, pd, cq));
@@ -478,25 +480,22 @@ fn operands_of_immediate_data_and_atomics_reach_the_engine_as_written() {
 #[test]
 fn objects_of_two_contexts_are_not_put_together() {
     let ((_fakes, one), (_others, other)) = (Fake::start(), Fake::start());
-    let pd = ProtectionDomain::alloc(&one).unwrap();
-    let (near, far) = (
-        CompletionQueue::create(&one, 4).unwrap(),
-        CompletionQueue::create(&other, 4).unwrap(),
-    );
-    let far_pd = ProtectionDomain::alloc(&other).unwrap();
-    let srq = SharedReceiveQueue::create(&far_pd, SrqConfig::default()).unwrap();
+    let pd = one.alloc_pd().unwrap();
+    let (near, far) = (one.create_cq(4).unwrap(), other.create_cq(4).unwrap());
+    let far_pd = other.alloc_pd().unwrap();
+    let srq = far_pd.create_srq(SrqConfig::default()).unwrap();
     let config = QpConfig::default();
     for (made, what) in [
         (
-            QueuePair::create(&pd, &far, &near, config),
+            pd.create_qp(&far, &near, config.clone()),
             "the send completion queue",
         ),
         (
-            QueuePair::create(&pd, &near, &far, config),
+            pd.create_qp(&near, &far, config.clone()),
             "the receive completion queue",
         ),
         (
-            QueuePair::create_shared(&pd, &near, &near, &srq, config),
+            pd.create_qp(&near, &near, config.srq(srq.clone())),
             "the shared receive queue",
         ),
     ] {
@@ -513,9 +512,9 @@ fn objects_of_two_contexts_are_not_put_together() {
 #[test]
 fn a_send_is_refused_before_a_connection_was_begun_and_a_receive_is_not() {
     let (_fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let cq = CompletionQueue::create(&context, 16).unwrap();
-    let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    let qp = pd.create_qp(&cq, &cq, QpConfig::default()).unwrap();
     let refused = |qp: &QueuePair| {
         let posted = qp.post_send(WorkRequest::send(1, &[]));
         assert!(matches!(posted, Err(Error::NotConnected)), "{posted:?}");
@@ -523,7 +522,8 @@ fn a_send_is_refused_before_a_connection_was_begun_and_a_receive_is_not() {
     refused(&qp);
     qp.post_recv(WorkRequest::recv(2, &[])).unwrap();
     let remote: std::net::SocketAddr = "198.18.7.2:7".parse().unwrap();
-    qp.start_connect(remote, crate::ConnectOptions::default())
+    qp.connect(remote, crate::ConnectOptions::default())
+        .detach()
         .unwrap();
     qp.post_send(WorkRequest::send(1, &[])).unwrap();
     qp.reset().unwrap();

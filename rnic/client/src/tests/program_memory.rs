@@ -10,7 +10,7 @@ use rnic_ipc::control::{MemoryKind, RefusalCode, RegionSpec, Request};
 use rnic_ipc::shm::{MAPPING_MAX, ShmError};
 
 use super::fake::{Fake, refusal};
-use crate::{Access, Error, ProtectionDomain};
+use crate::{Access, Error};
 
 /// Sixteen bytes among a program's data, not zero.
 static DATA: [std::sync::atomic::AtomicU64; 2] =
@@ -19,7 +19,7 @@ static DATA: [std::sync::atomic::AtomicU64; 2] =
 #[test]
 fn addresses_of_a_region_are_the_program_s_own() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let start = NonNull::from(&DATA).cast::<u8>();
     // SAFETY: a static stays, and atomics are all that is made of it.
     let region = unsafe { pd.register_memory(start, 16, Access::LOCAL_WRITE) }.unwrap();
@@ -57,7 +57,7 @@ fn a_small_range_spares_its_neighbours_within_the_limit() {
         return;
     }
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let mut memory = vec![0_u8; 100_000];
     let mut register = |len: usize, access| {
         let start = NonNull::new(memory.as_mut_ptr().wrapping_add(3)).unwrap();
@@ -107,7 +107,7 @@ fn a_small_range_spares_its_neighbours_within_the_limit() {
 #[test]
 fn memory_whose_memfd_is_refused_gets_another() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let mut memory = vec![0_u8; 100_000];
     let asked = AtomicU32::new(0);
     fake.refuse(move |request| {
@@ -128,7 +128,7 @@ fn memory_whose_memfd_is_refused_gets_another() {
 fn a_large_region_is_asked_for_before_it_takes_pages() {
     const LARGE: usize = 1 << 40;
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     fake.refuse(|request| {
         matches!(request, Request::MayRegister { length, .. } if *length > 1 << 36)
             .then(|| refusal(RefusalCode::Limit))
@@ -159,7 +159,7 @@ fn a_large_region_is_asked_for_before_it_takes_pages() {
 #[test]
 fn ranges_that_can_t_be_are_refused_and_nobody_is_asked() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let before = fake.asked().len();
     let start = NonNull::from(&DATA).cast::<u8>();
     for len in [0, MAPPING_MAX as usize + 1, usize::MAX] {

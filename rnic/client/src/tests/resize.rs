@@ -19,7 +19,7 @@ fn polled(cq: &CompletionQueue) -> Vec<u64> {
 #[test]
 fn completions_of_all_rings_come_in_order() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     let mut wr_id = 0;
     for depth in [8, 16, 32] {
         for _ in 0..3 {
@@ -42,9 +42,9 @@ fn completions_of_all_rings_come_in_order() {
 #[test]
 fn who_waits_is_woken_by_the_new_ring() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| cq.wait(LONG));
+        let waiting = scope.spawn(|| cq.readable().wait(LONG));
         std::thread::sleep(A_MOMENT);
         cq.resize(8).unwrap();
         fake.complete(cq.id(), 1);
@@ -56,7 +56,7 @@ fn who_waits_is_woken_by_the_new_ring() {
 #[test]
 fn a_refusal_leaves_the_queue_as_it_was() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     fake.refuse(|asked| {
         matches!(asked, Request::ResizeCq { .. }).then(|| refusal(RefusalCode::Limit))
     });
@@ -64,19 +64,19 @@ fn a_refusal_leaves_the_queue_as_it_was() {
     assert_eq!(cq.depth(), 4);
     fake.complete(cq.id(), 1);
     assert_eq!(polled(&cq), [1]);
-    cq.look_for_trouble().unwrap();
+    cq.check_async_error().unwrap();
 }
 
 #[test]
 fn a_ring_that_cannot_be_mapped_is_as_bad_as_an_overflow() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     fake.complete(cq.id(), 1);
     fake.with(|state| state.spoils_rings = true);
     cq.resize(8).unwrap_err();
     fake.complete(cq.id(), 2);
     assert_eq!(polled(&cq), [1], "it was there before");
-    let found = cq.wait(LONG);
+    let found = cq.readable().wait(LONG);
     assert!(matches!(found, Err(Error::CqOverflow)), "{found:?}");
 }
 
@@ -85,12 +85,12 @@ fn a_ring_that_cannot_be_mapped_is_as_bad_as_an_overflow() {
 #[test]
 fn whoever_looks_for_trouble_does_not_hold_events_up() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     fake.complete(cq.id(), 1);
-    context.inner().events().boxes().lose_cq(cq.id());
+    context.inner().events().inboxes().lose_cq(cq.id());
     std::thread::scope(|scope| {
         let rings = cq.hold_rings();
-        let looking = scope.spawn(|| cq.look_for_trouble());
+        let looking = scope.spawn(|| cq.check_async_error());
         std::thread::sleep(A_MOMENT);
         assert!(!context.inner().events().is_closed());
         drop(rings);

@@ -5,24 +5,21 @@ use std::time::Duration;
 use rnic_ipc::control::Event;
 
 use super::fake::Fake;
-use crate::{
-    CompletionQueue, ConnectOptions, Error, EventSource, EventSources, ProtectionDomain, QpConfig,
-    QueuePair,
-};
+use crate::{ConnectOptions, Error, EventSource, QpConfig};
 
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_event_has_its_source_in_the_order_in_which_they_came() {
     let (fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
-    let make = || QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).unwrap();
+    let make = || pd.create_qp(&cq, &cq, QpConfig::default()).unwrap();
     let (one, other) = (make(), make());
-    let sources = EventSources::begin(&context);
+    let sources = context.event_sources();
     for qp in [&one, &other] {
-        let to = "192.0.2.1:1";
-        qp.start_connect(to, ConnectOptions::default()).unwrap();
+        let to = "192.0.2.1:1".parse().unwrap();
+        qp.connect(to, ConnectOptions::default()).detach().unwrap();
     }
     for qp in [&other, &one] {
         fake.tell(&Event::Rejected {
@@ -37,9 +34,9 @@ fn each_event_has_its_source_in_the_order_in_which_they_came() {
         EventSource::QueuePair(one.num()),
         EventSource::CompletionQueue(cq.id()),
     ] {
-        assert_eq!(sources.next(SOON).unwrap(), expected);
+        assert_eq!(sources.next().wait(SOON).unwrap(), expected);
     }
-    let none = sources.next(Duration::ZERO);
+    let none = sources.next().wait(Duration::ZERO);
     assert!(matches!(none, Err(Error::Timeout { .. })), "{none:?}");
     assert!(
         one.take_event().unwrap().is_some(),
@@ -50,7 +47,7 @@ fn each_event_has_its_source_in_the_order_in_which_they_came() {
 #[test]
 fn who_waits_for_sources_learns_that_the_daemon_is_gone() {
     let (mut fake, context) = Fake::start();
-    let sources = EventSources::begin(&context);
+    let sources = context.event_sources();
     fake.kill();
-    assert!(matches!(sources.next(SOON), Err(Error::DaemonGone)));
+    assert!(matches!(sources.next().wait(SOON), Err(Error::DaemonGone)));
 }

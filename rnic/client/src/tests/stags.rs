@@ -4,15 +4,15 @@ use rnic_ipc::control::{RegionSpec, Request, StagKind};
 use rnic_ipc::work::{WR_ONE_STREAM, WR_SIGNALED, WrOpcode};
 
 use super::fake::{Fake, queue_pair};
-use crate::{Access, Error, FastRegion, MemoryWindow, ProtectionDomain, Sge, WindowType};
+use crate::{Access, Error, Sge, WindowType};
 
 #[test]
 fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let region = pd.register(100, Access::LOCAL_WRITE).unwrap();
-    let window = MemoryWindow::alloc(&pd, WindowType::Type2B).unwrap();
+    let window = pd.alloc_window(WindowType::Type2B).unwrap();
     let name = window.stag();
     let mut last = name;
     for _ in 0..12 {
@@ -54,11 +54,11 @@ fn a_window_gets_another_key_with_each_binding_and_goes_by_its_first_name() {
 #[test]
 fn nothing_is_bound_to_a_region_of_another_protection_domain() {
     let (_fake, context) = Fake::start();
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let other = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let other = context.alloc_pd().unwrap();
     let region = other.register(100, Access::LOCAL_WRITE).unwrap();
-    let window = MemoryWindow::alloc(&pd, WindowType::Type2B).unwrap();
-    let fast = FastRegion::alloc(&pd).unwrap();
+    let window = pd.alloc_window(WindowType::Type2B).unwrap();
+    let fast = pd.alloc_fast_region().unwrap();
     let before = (window.stag(), fast.stag());
     let bound = window.bind(7, &region, 10..30, Access::ALL);
     assert!(matches!(bound, Err(Error::WrongPd)), "{bound:?}");
@@ -71,7 +71,7 @@ fn nothing_is_bound_to_a_region_of_another_protection_domain() {
 fn a_window_is_unbound_as_its_type_demands() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     for (window_type, kind, opcode) in [
         (
             WindowType::Type1,
@@ -84,7 +84,7 @@ fn a_window_is_unbound_as_its_type_demands() {
             WrOpcode::LocalInvalidate,
         ),
     ] {
-        let window = MemoryWindow::alloc(&pd, window_type).unwrap();
+        let window = pd.alloc_window(window_type).unwrap();
         let pd = pd.id();
         let asked = fake.asked();
         assert_eq!(asked.last(), Some(&Request::AllocStag { pd, kind }));
@@ -136,9 +136,9 @@ fn a_region_is_registered_again_under_another_key_and_goes_by_its_first_name() {
 fn a_fast_region_names_the_region_that_it_is_part_of() {
     let (fake, context) = Fake::start();
     let (qp, _cq) = queue_pair(&context);
-    let pd = ProtectionDomain::alloc(&context).unwrap();
+    let pd = context.alloc_pd().unwrap();
     let region = pd.register(100, Access::LOCAL_WRITE).unwrap();
-    let fast = FastRegion::alloc(&pd).unwrap();
+    let fast = pd.alloc_fast_region().unwrap();
     let name = fast.stag();
     let (work, remote) = fast
         .register(7, &region, 10..30, Access::LOCAL_WRITE)

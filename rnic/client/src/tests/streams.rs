@@ -10,7 +10,7 @@ use rnic_ipc::control::{Event, MpaOptions};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
-use crate::{CompletionQueue, Error, Listener, block_on};
+use crate::{Error, ListenOptions, Listener, block_on};
 
 /// The next element, for an executor without helpers.
 fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
@@ -27,7 +27,9 @@ fn somewhere() -> SocketAddr {
 }
 
 fn listener(fake: &Fake, context: &crate::Context) -> (Listener, ListenerId) {
-    let listener = Listener::bind(context, somewhere(), 8).unwrap();
+    let listener = context
+        .listen(somewhere(), ListenOptions::default().backlog(8))
+        .unwrap();
     // The fake numbers what it grants.
     (listener, ListenerId(fake.asked().len() as u32))
 }
@@ -46,7 +48,7 @@ fn ask(fake: &Fake, listener: ListenerId, number: u32) {
 #[test]
 fn a_stream_gives_completions_in_their_order_and_leaves_the_rest() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 8).unwrap();
+    let cq = context.create_cq(8).unwrap();
     {
         let mut stream = cq.completions();
         assert!(is_pending(&mut stream));
@@ -81,20 +83,6 @@ fn a_stream_of_requests_waits_for_each() {
 }
 
 #[test]
-fn incoming_blocks_for_each_request() {
-    let (fake, context) = Fake::start();
-    let (listener, id) = listener(&fake, &context);
-    std::thread::scope(|scope| {
-        scope.spawn(|| (1..4).for_each(|number| ask(&fake, id, number)));
-        let requests = listener.incoming().take(3);
-        let said: Vec<_> = requests
-            .map(|request| request.unwrap().private_data().to_vec())
-            .collect();
-        assert_eq!(said, [b"1", b"2", b"3"]);
-    });
-}
-
-#[test]
 fn an_error_is_the_last_element() {
     let (mut fake, context) = Fake::start();
     let (listener, _) = listener(&fake, &context);
@@ -110,7 +98,4 @@ fn an_error_is_the_last_element() {
     assert!(matches!(next(&mut requests), Some(Err(Error::DaemonGone))));
     assert!(next(&mut completions).is_none() && completions.is_terminated());
     assert!(next(&mut requests).is_none() && requests.is_terminated());
-    let mut incoming = listener.incoming();
-    assert!(matches!(incoming.next(), Some(Err(Error::DaemonGone))));
-    assert!(incoming.next().is_none());
 }

@@ -6,7 +6,7 @@ use rnic_ipc::control::Event;
 use rustix::event::{PollFd, PollFlags};
 
 use super::fake::Fake;
-use crate::{CompletionQueue, Error, WorkCompletion};
+use crate::{Error, WorkCompletion};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -18,14 +18,14 @@ fn readable(fd: &impl std::os::fd::AsFd) -> bool {
 #[test]
 fn waiting_finds_what_is_there_already() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     fake.complete(cq.id(), 7);
-    cq.wait(Duration::ZERO).unwrap();
+    cq.readable().wait(Duration::ZERO).unwrap();
     let mut out = [WorkCompletion::default(); 4];
     assert_eq!(cq.poll(&mut out).unwrap(), 1);
     assert_eq!(out[0].wr_id, 7);
     assert!(matches!(
-        cq.wait(Duration::from_millis(5)),
+        cq.readable().wait(Duration::from_millis(5)),
         Err(Error::Timeout { .. })
     ));
 }
@@ -33,7 +33,7 @@ fn waiting_finds_what_is_there_already() {
 #[test]
 fn every_completion_wakes_a_waiter_in_time() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     const ROUNDS: u64 = 2000;
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn every_completion_wakes_a_waiter_in_time() {
             move || {
                 let mut out = [WorkCompletion::default(); 1];
                 for round in 0..ROUNDS {
-                    cq.wait(SOON).unwrap();
+                    cq.readable().wait(SOON).unwrap();
                     assert_eq!(cq.poll(&mut out).unwrap(), 1);
                     assert_eq!(out[0].wr_id, round);
                     taken.send(()).unwrap();
@@ -63,7 +63,7 @@ fn every_completion_wakes_a_waiter_in_time() {
 #[test]
 fn the_descriptor_is_readable_once_per_arming() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 8).unwrap();
+    let cq = context.create_cq(8).unwrap();
     fake.complete(cq.id(), 1);
     assert!(!readable(&cq.fd()), "nobody armed it");
     cq.arm(false);
@@ -81,7 +81,7 @@ fn the_descriptor_is_readable_once_per_arming() {
 #[test]
 fn a_notification_stays_until_it_is_taken_one_for_each_request() {
     let (mut fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 8).unwrap();
+    let cq = context.create_cq(8).unwrap();
     for wr_id in 0..2 {
         cq.request_notification(false);
         fake.complete(cq.id(), wr_id);
@@ -99,22 +99,22 @@ fn a_notification_stays_until_it_is_taken_one_for_each_request() {
 #[test]
 fn an_overflow_is_told_after_the_last_completion() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 2).unwrap();
+    let cq = context.create_cq(2).unwrap();
     fake.complete(cq.id(), 1);
     fake.tell(&Event::CqError { cq: cq.id() });
-    cq.wait(SOON).unwrap();
+    cq.readable().wait(SOON).unwrap();
     let mut out = [WorkCompletion::default(); 4];
     assert_eq!(cq.poll(&mut out).unwrap(), 1);
-    assert!(matches!(cq.wait(SOON), Err(Error::CqOverflow)));
+    assert!(matches!(cq.readable().wait(SOON), Err(Error::CqOverflow)));
 }
 
 #[test]
 fn an_overflow_ends_a_wait_that_is_under_way() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 2).unwrap();
+    let cq = context.create_cq(2).unwrap();
     let id = cq.id();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| cq.wait(SOON));
+        let waiter = scope.spawn(|| cq.readable().wait(SOON));
         std::thread::sleep(Duration::from_millis(30));
         fake.tell(&Event::CqError { cq: id });
         assert!(matches!(waiter.join().unwrap(), Err(Error::CqOverflow)));

@@ -39,6 +39,7 @@ impl Qp {
             byte_len: outcome.byte_len,
             status: outcome.status as u8,
             opcode: posted.opcode,
+            flags: posted.flags,
             ..Completion::default()
         };
         // A dead CQ is told to the shard by the CQ table itself.
@@ -102,10 +103,8 @@ impl Qp {
                 Ok(true) => {
                     let slot = &self.send.request.slot;
                     let posted = Posted {
-                        wr_id: slot.wr_id,
-                        taken: ctx.now,
-                        opcode: slot.opcode,
                         signaled: true,
+                        ..self.posted(slot, ctx.now)
                     };
                     self.complete_send(ctx, posted, Outcome::FLUSHED);
                 }
@@ -132,12 +131,7 @@ impl Qp {
     }
 
     fn flush_receive(&mut self, ctx: &mut QpContext<'_>) {
-        let slot = &self.receive.request.slot;
-        let completion = Completion {
-            wr_id: slot.wr_id,
-            opcode: slot.opcode,
-            ..Completion::default()
-        };
+        let completion = self.receive_completion();
         self.complete_receive(ctx, WcStatus::WorkRequestFlushed, completion, false);
     }
 }

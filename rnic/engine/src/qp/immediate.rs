@@ -49,9 +49,9 @@ impl Qp {
         ctx.counters.immediates_received += 1;
         let mut completion = Completion {
             immediate: data,
-            flags: WC_WITH_IMMEDIATE,
             ..self.receive_completion()
         };
+        completion.flags |= WC_WITH_IMMEDIATE;
         if solicited {
             completion.flags |= WC_SOLICITED;
         }

@@ -40,6 +40,8 @@ pub(super) struct Posted {
     pub opcode: u8,
     /// A completion is wanted also on success.
     pub signaled: bool,
+    /// Flags that the completion has in any case.
+    pub flags: u16,
 }
 
 /// A work request that is under way.
@@ -267,6 +269,7 @@ mod tests {
             taken: Instant::ZERO,
             opcode: 0,
             signaled: true,
+            flags: 0,
         }
     }
 

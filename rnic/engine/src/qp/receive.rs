@@ -289,6 +289,7 @@ impl Qp {
         Completion {
             wr_id: slot.wr_id,
             opcode: slot.opcode,
+            flags: slot.completion_flags(),
             ..Completion::default()
         }
     }

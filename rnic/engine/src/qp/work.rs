@@ -106,6 +106,7 @@ impl Qp {
             taken: now,
             opcode: slot.opcode,
             signaled: self.id.signal_all || slot.flags & WR_SIGNALED != 0,
+            flags: slot.completion_flags(),
         }
     }
 

@@ -7,8 +7,8 @@ use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{CqMemory, DoorbellConsumer, DoorbellProducer, QpMemory, SrqMemory};
 use rnic_ipc::shm::SharedMemory;
 use rnic_ipc::work::{
-    Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WR_INLINE, WR_ONE_STREAM,
-    WR_SIGNALED, WR_SOLICITED, WcStatus, WorkSlot, WrOpcode,
+    Completion, Sge, WC_SOLICITED, WC_TRACKED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WR_FENCE,
+    WR_INLINE, WR_ONE_STREAM, WR_SIGNALED, WR_SOLICITED, WR_TRACKED, WcStatus, WorkSlot, WrOpcode,
 };
 
 pub fn lines() -> Vec<String> {
@@ -36,9 +36,12 @@ fn numbers() -> Vec<String> {
         ("WR_SOLICITED", WR_SOLICITED.into()),
         ("WR_INLINE", WR_INLINE.into()),
         ("WR_ONE_STREAM", WR_ONE_STREAM.into()),
+        ("WR_FENCE", WR_FENCE.into()),
+        ("WR_TRACKED", WR_TRACKED.into()),
         ("WC_WITH_INVALIDATE", WC_WITH_INVALIDATE),
         ("WC_SOLICITED", WC_SOLICITED),
         ("WC_WITH_IMMEDIATE", WC_WITH_IMMEDIATE),
+        ("WC_TRACKED", WC_TRACKED),
     ] {
         lines.push(format!("{name}: {flag}"));
     }

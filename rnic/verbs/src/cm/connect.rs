@@ -105,7 +105,7 @@ impl CmId {
             .local(local.map(|local| local.ip()))
             .local_port(local.map_or(0, |local| local.port()));
         self.in_table(&session, &qp, || {
-            qp.rnic().start_connect(remote, options)?;
+            qp.rnic().connect(remote, options).detach()?;
             let mut state = self.state();
             self.show_local_of(&state, &qp);
             if let Some(chosen) = qp.rnic().local_addr()
@@ -133,7 +133,8 @@ impl CmId {
             let request = self.state().request.take();
             let request = request.ok_or_else(|| Fail::of(Errno::INVAL, "another call answers"))?;
             request
-                .start_accept(qp.rnic(), options)
+                .accept(qp.rnic(), options)
+                .detach()
                 .map_err(peer_may_be_gone)
         })
     }
@@ -170,7 +171,7 @@ impl CmId {
         // What has ended, with its queue pair too, is no error: the program was told of it or will be.
         match qp
             .upgrade()
-            .map_or(Ok(()), |qp| qp.rnic().start_disconnect())
+            .map_or(Ok(()), |qp| qp.rnic().disconnect().detach())
         {
             Ok(()) | Err(rnic::Error::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),

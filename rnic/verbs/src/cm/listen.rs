@@ -15,7 +15,7 @@ use crate::lock;
 use crate::process::Process;
 use crate::session::Session;
 use crate::shared::shared;
-use rnic::{ConnectionRequest, ListenOptions, Listener};
+use rnic::{ConnectionRequest, ListenOptions};
 
 impl CmId {
     /// Listens where it is bound: of a wildcard at each address that the devices have now.
@@ -49,7 +49,7 @@ impl CmId {
         let options = ListenOptions::default()
             .backlog(backlog)
             .transport(Process::transport()?);
-        let listener = Listener::bind_with(session.rnic(), local, options)?;
+        let listener = session.rnic().listen(local, options)?;
         let port = listener.local_addr().port();
         listeners.extend(listener.ids().map(|id| (id, self.clone())));
         let mut state = self.state();
@@ -64,7 +64,7 @@ impl CmId {
         let state = self.state();
         for (session, listener) in &state.listeners {
             while self.requests.load(Ordering::Acquire) < state.backlog
-                && let Ok(request) = listener.accept_request(Duration::ZERO)
+                && let Ok(request) = listener.accept().wait(Duration::ZERO)
             {
                 if let Err(fail) = self.tell_request(&state, session, request) {
                     log::warn!("a connection request can't be told to the program: {fail:?}");

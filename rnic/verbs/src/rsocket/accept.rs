@@ -102,7 +102,7 @@ fn next_of(
     most: u32,
 ) -> Result<Option<Waiting>, rnic::Error> {
     for _ in 0..=most {
-        let request = match listener.accept_request(Duration::ZERO) {
+        let request = match listener.accept().wait(Duration::ZERO) {
             Ok(request) => request,
             Err(rnic::Error::Timeout { .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -194,7 +194,7 @@ impl State {
             let options = ListenOptions::default()
                 .backlog(backlog)
                 .transport(Process::transport()?);
-            let listener = Listener::bind_with(session.rnic(), at, options)?;
+            let listener = session.rnic().listen(at, options)?;
             for id in listener.ids() {
                 session
                     .part::<Watchers>()

@@ -97,14 +97,14 @@ impl Stream {
         let receives = u32::from(sizes.credits) + SPARE_RECEIVES;
         let send_queue = u32::from(sizes.send_queue);
         let (_, pd) = shared(session)?;
-        let cq = CompletionQueue::create(session.rnic(), send_queue + receives)?;
+        let cq = session.rnic().create_cq(send_queue + receives)?;
         let config = QpConfig::default()
             .sq_depth(send_queue)
             .rq_depth(receives)
             .max_sge(1)
             .max_inline(INLINE)
             .signal_all(false);
-        let qp = QueuePair::create(pd.rnic(), &cq, &cq, config)?;
+        let qp = pd.rnic().create_qp(&cq, &cq, config)?;
         let inbox_at = sizes.send as usize;
         let own = qp.register(
             inbox_at + receives as usize * Message::BYTES,
@@ -159,7 +159,7 @@ impl Stream {
     pub(crate) fn hello(&self) -> Hello {
         let at = |offset: usize, length: u32| Entry {
             addr: self.open.addr() + offset as u64,
-            key: self.open.rkey(),
+            key: self.open.stag(),
             length,
         };
         Hello {
@@ -326,7 +326,7 @@ impl Stream {
             };
             let target = Entry {
                 addr: self.open.addr() + u64::from(half_at),
-                key: self.open.rkey(),
+                key: self.open.stag(),
                 length: self.sizes.receive / 2,
             };
             let place = u64::from(peer.next_target) * Entry::BYTES as u64;
@@ -454,7 +454,7 @@ impl Stream {
             .mpa(Self::mpa())
             .local(Some(local.ip()))
             .local_port(local.port());
-        Ok(self.qp.start_connect(remote, options)?)
+        Ok(self.qp.connect(remote, options).detach()?)
     }
 
     pub(crate) fn accept(&self, request: rnic::ConnectionRequest) -> Outcome<()> {
@@ -462,7 +462,8 @@ impl Stream {
             .private_data(self.hello().encode().to_vec())
             .mpa(Self::mpa());
         request
-            .start_accept(&self.qp, options)
+            .accept(&self.qp, options)
+            .detach()
             .map_err(|error| match error {
                 // Of the two objects only the request comes and goes by itself.
                 rnic::Error::Refused(refusal) if refusal.code == RefusalCode::UnknownObject => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rnic::{Access, CompletionQueue, Context, Listener, ProtectionDomain, QpConfig, QueuePair};
+use rnic::{AcceptOptions, Access, Context, ListenOptions, Listener, QpConfig};
 use rnic::{DisconnectReason, Error, WorkRequest};
 use rnic_tests::daemon::Daemon;
 use rnic_tests::pattern::Pattern;
@@ -38,15 +38,19 @@ impl Drop for Ending<'_> {
 
 impl Program {
     pub fn new(daemon: &Daemon, at: SocketAddr) -> Self {
-        let context = Context::open(daemon.socket()).expect("the daemon serves");
-        let listener = Listener::bind(&context, at, 32).expect("a free address");
+        let context = rnic::Daemon::at(daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
+        let listener = context
+            .listen(at, ListenOptions::default().backlog(32))
+            .expect("a free address");
         Self { context, listener }
     }
 
     /// Takes one peer after the other.
     pub fn serve(&self, over: &AtomicBool, told: &Told) {
         while !over.load(Ordering::Relaxed) {
-            match self.listener.accept_request(WAIT) {
+            match self.listener.accept().wait(WAIT) {
                 Ok(request) => self.take(request, told),
                 Err(Error::Timeout { .. }) => {}
                 Err(error) => panic!("the listener ended: {error}"),
@@ -55,9 +59,9 @@ impl Program {
     }
 
     fn take(&self, request: rnic::ConnectionRequest, told: &Told) {
-        let pd = ProtectionDomain::alloc(&self.context).unwrap();
-        let cq = CompletionQueue::create(&self.context, 64).unwrap();
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).unwrap();
+        let pd = self.context.alloc_pd().unwrap();
+        let cq = self.context.create_cq(64).unwrap();
+        let qp = pd.create_qp(&cq, &cq, QpConfig::default()).unwrap();
         let given = pd.register(REGION, FULL_ACCESS).unwrap();
         let kept = pd.register(REGION, Access::LOCAL_WRITE).unwrap();
         kept.write(0, &Pattern::bytes(1, REGION)).unwrap();
@@ -70,10 +74,13 @@ impl Program {
         // The second STag is told too: that a peer knows it gives it nothing.
         let remote = given.remote(0..REGION).unwrap();
         let words = [&remote.to_bytes()[..], &kept.stag().to_be_bytes()].concat();
-        match request.accept(&qp, &words, STREAM_MAX) {
+        match request
+            .accept(&qp, AcceptOptions::default().private_data(words))
+            .wait(STREAM_MAX)
+        {
             Ok(_) => {
                 told.accepted.fetch_add(1, Ordering::Relaxed);
-                match qp.wait_disconnected(STREAM_MAX) {
+                match qp.disconnected().wait(STREAM_MAX) {
                     Err(Error::Disconnected { reason, message }) => {
                         assert!(!message.is_empty(), "{reason:?} comes without a message");
                         if matches!(reason, DisconnectReason::TerminateSent { .. }) {

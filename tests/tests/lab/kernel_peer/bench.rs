@@ -2,8 +2,11 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
-use rnic::{AcceptOptions, ConnectOptions, Listener, MarkerUse, MpaOptions, RtrModes};
+use rnic::{
+    AcceptOptions, ConnectOptions, ListenOptions, Listener, MarkerUse, MpaOptions, RtrModes,
+};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::lab::{Family, Host, Lab, LinkOptions, Routers};
 use rnic_tests::verbs::{Endpoint, LIMIT};
@@ -199,7 +202,9 @@ impl Bench {
     /// A listener of ours at a free port.
     pub fn listener(&self, end: &Endpoint, family: Family) -> Listener {
         let at = self.rnic.address(family, 0);
-        Listener::bind(&end.context, at, 4).expect("a free port")
+        end.context
+            .listen(at, ListenOptions::default().backlog(4))
+            .expect("a free port")
     }
 
     /// A listener of the other host's kernel, and where.
@@ -253,7 +258,7 @@ impl Bench {
                 check_reply(terms, &reply, answers);
                 peer
             });
-            let request = listener.accept_request(LIMIT).expect("a request");
+            let request = listener.accept().wait(LIMIT).expect("a request");
             let mpa = request.mpa();
             assert_eq!(request.private_data(), asks);
             assert_eq!((mpa.revision, mpa.crc), (terms.revision, terms.crc.0));
@@ -264,7 +269,10 @@ impl Bench {
             let options = AcceptOptions::default()
                 .private_data(answers.to_vec())
                 .mpa(terms.mpa());
-            let established = request.accept_with(&end.qp, options).expect("RDMA mode");
+            let established = request
+                .accept(&end.qp, options)
+                .wait(Duration::from_secs(10))
+                .expect("RDMA mode");
             check_agreed(terms, &established.mpa);
             join(peer)
         })
@@ -288,7 +296,11 @@ impl Bench {
             let options = ConnectOptions::default()
                 .private_data(asks.to_vec())
                 .mpa(terms.mpa());
-            let established = end.qp.connect(at, options).expect("RDMA mode");
+            let established = end
+                .qp
+                .connect(at, options)
+                .wait(Duration::from_secs(10))
+                .expect("RDMA mode");
             assert_eq!(established.private_data, answers);
             check_agreed(terms, &established.mpa);
             join(peer)

@@ -74,7 +74,7 @@ fn our_disconnect_sends_everything_and_then_fin() {
         end.region.write(0, &bytes).unwrap();
         end.post(WorkRequest::write(1, &[end.element(0..8 * SIZE)], REMOTE));
         thread::scope(|scope| {
-            scope.spawn(|| end.qp.disconnect(LIMIT).unwrap());
+            scope.spawn(|| end.qp.disconnect().wait(LIMIT).unwrap());
             assert!(peer.take_tagged(wire::WRITE, REMOTE.stag, 0) == bytes);
             assert_eq!(peer.take_end(), End::Fin);
             drop(peer);
@@ -162,7 +162,7 @@ fn a_kernel_peers_process_killed_in_mid_transfer_ends_the_connection() {
     let variable = format!("{VICTIM_CONNECTS_TO}={}", listener.local_addr());
     let command = bench.kernel.namespace.command("env").arg(variable);
     let mut victim = command.arg(program).args(test).spawn();
-    let request = listener.accept_request(LIMIT).unwrap();
+    let request = listener.accept().wait(LIMIT).unwrap();
     let options = AcceptOptions::default()
         .private_data(end.remote().to_bytes().to_vec())
         .mpa(MpaOptions {
@@ -171,7 +171,10 @@ fn a_kernel_peers_process_killed_in_mid_transfer_ends_the_connection() {
         });
     end.post_recv(1, 0..0);
     end.post_recv(99, 0..0);
-    request.accept_with(&end.qp, options).unwrap();
+    request
+        .accept(&end.qp, options)
+        .wait(Duration::from_secs(10))
+        .unwrap();
     // It has Sent once all of the region is Written.
     assert_eq!(end.completion().status, WcStatus::Success);
     assert!(end.holds(1));

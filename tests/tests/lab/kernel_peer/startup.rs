@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rnic::{ConnectOptions, Error, MpaOptions, WorkRequest};
+use rnic::{AcceptOptions, ConnectOptions, Error, MpaOptions, WorkRequest};
 use rnic_tests::lab::Family;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::verbs::{Endpoint, LIMIT};
@@ -53,9 +53,15 @@ fn a_start_up_frame_in_pieces_is_put_together() {
     let listener = bench.listener(&end, Family::V4);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let request = listener.accept_request(LIMIT).unwrap();
+            let request = listener.accept().wait(LIMIT).unwrap();
             assert_eq!(request.private_data(), b"in pieces");
-            request.accept(&end.qp, b"as a whole", LIMIT).unwrap();
+            request
+                .accept(
+                    &end.qp,
+                    AcceptOptions::default().private_data(b"as a whole"),
+                )
+                .wait(LIMIT)
+                .unwrap();
         });
         let mut peer = Peer::new(bench.dial(listener.local_addr()));
         let request = StartFrame {
@@ -80,7 +86,7 @@ fn our_rejection_reaches_a_kernel_peer_with_private_data_and_fin() {
         let listener = bench.listener(&end, Family::V4);
         thread::scope(|scope| {
             let reject = || {
-                let request = listener.accept_request(LIMIT).unwrap();
+                let request = listener.accept().wait(LIMIT).unwrap();
                 request.reject(b"not today").unwrap();
             };
             scope.spawn(reject);
@@ -168,6 +174,9 @@ fn answered(bench: &Bench, revision: u8, flags: u8, private_data: Vec<u8>) -> Er
             revision,
             ..MpaOptions::default()
         });
-        end.qp.connect(at, options).expect_err("not to be accepted")
+        end.qp
+            .connect(at, options)
+            .wait(Duration::from_secs(10))
+            .expect_err("not to be accepted")
     })
 }

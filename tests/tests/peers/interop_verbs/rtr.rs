@@ -142,8 +142,8 @@ fn siw_does_not_take_a_send(stand: &Stand) {
     let at = stand.interop.peer.address(Family::V4, port);
     theirs.order(&format!("listen {} {port}", at.ip()));
     let refused = thread::scope(|scope| {
-        let options = ConnectOptions::default().mpa(asks_for(SEND)).timeout(LIMIT);
-        let connecting = scope.spawn(|| ours.qp.connect(at, options));
+        let options = ConnectOptions::default().mpa(asks_for(SEND));
+        let connecting = scope.spawn(|| ours.qp.connect(at, options).wait(LIMIT));
         let _ = theirs.request(0);
         // Its answer does not come.
         theirs.begin(&format!("accept 0 {}", said().show()));

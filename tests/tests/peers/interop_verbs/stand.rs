@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
 use rnic::{
-    AcceptOptions, ConnectOptions, Established, Listener, MemoryRegion, MpaOptions, RemoteMemory,
-    Sge, WcStatus, WorkCompletion, WorkRequest, WrOpcode,
+    AcceptOptions, ConnectOptions, Established, ListenOptions, MemoryRegion, MpaOptions,
+    RemoteMemory, Sge, WcStatus, WorkCompletion, WorkRequest, WrOpcode,
 };
 use rnic_tests::interop::Interop;
 use rnic_tests::lab::Family;
@@ -181,11 +181,10 @@ impl Joined {
                 self.theirs.order(&format!("listen {} {port}", at.ip()));
                 let options = ConnectOptions::default()
                     .private_data(private_data)
-                    .mpa(mpa)
-                    .timeout(LIMIT);
+                    .mpa(mpa);
                 thread::scope(|scope| {
                     let qp = &self.ours.qp;
-                    let connected = scope.spawn(|| qp.connect(at, options));
+                    let connected = scope.spawn(|| qp.connect(at, options).wait(LIMIT));
                     let theirs = self.theirs.request(0);
                     let accepted = self.theirs.attempt(&format!("accept 0 {}", said.show()));
                     let ours = connected.join().expect("no panic");
@@ -199,17 +198,18 @@ impl Joined {
             }
             Initiator::Siw => {
                 let at = stand.interop.host.address(Family::V4, port);
-                let listener = Listener::bind(&self.ours.context, at, 4).expect("a free port");
+                let listener = self
+                    .ours
+                    .context
+                    .listen(at, ListenOptions::default().backlog(4))
+                    .expect("a free port");
                 self.theirs.resolve(0, at);
                 let order = format!("connect 0 {}", said.show());
                 self.theirs.begin(&order);
-                let request = listener.accept_request(LIMIT).expect("a request");
+                let request = listener.accept().wait(LIMIT).expect("a request");
                 let asked = request.private_data().to_vec();
-                let options = AcceptOptions::default()
-                    .private_data(private_data)
-                    .mpa(mpa)
-                    .timeout(LIMIT);
-                let ours = request.accept_with(&self.ours.qp, options);
+                let options = AcceptOptions::default().private_data(private_data).mpa(mpa);
+                let ours = request.accept(&self.ours.qp, options).wait(LIMIT);
                 let theirs = self.theirs.end(&order)?;
                 Ok(Agreed {
                     ours: ours.map_err(|error| error.to_string())?,
@@ -258,7 +258,7 @@ impl Joined {
     /// Ends it in order from our side.
     pub fn part(mut self) {
         let begin = thread::scope(|scope| {
-            let ended = scope.spawn(|| self.ours.qp.disconnect(LIMIT));
+            let ended = scope.spawn(|| self.ours.qp.disconnect().wait(LIMIT));
             let event = self.theirs.order("event 0");
             assert_eq!(event, "RDMA_CM_EVENT_DISCONNECTED");
             self.theirs.order("disconnect 0");

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use rnic::{ConnectOptions, Error, Listener, MpaOptions, RemoteMemory, WorkRequest, WrOpcode};
+use rnic::{ConnectOptions, Error, ListenOptions, MpaOptions, RemoteMemory, WorkRequest, WrOpcode};
 use rnic_tests::cases::Cases;
 use rnic_tests::lab::Family;
 use rnic_tests::peer::verbs::{Said, hex};
@@ -166,9 +166,8 @@ fn more_private_data_than_siw_takes(stand: &Stand, revision: u8, count: usize) {
     joined.theirs.order(&format!("listen {} {port}", at.ip()));
     let options = ConnectOptions::default()
         .private_data(bytes(1, count))
-        .mpa(of_revision(revision))
-        .timeout(LIMIT);
-    let refused = joined.ours.qp.connect(at, options);
+        .mpa(of_revision(revision));
+    let refused = joined.ours.qp.connect(at, options).wait(LIMIT);
     let refused = refused.expect_err("siw takes no more than 256 bytes");
     assert!(matches!(refused, Error::ConnectFailed { .. }), "{refused}");
     drop(joined);
@@ -184,8 +183,8 @@ fn siw_rejects(stand: &Stand, count: usize) {
     theirs.order(&format!("listen {} {port}", at.ip()));
     let word = bytes(50, count);
     let answer = thread::scope(|scope| {
-        let options = ConnectOptions::default().timeout(LIMIT);
-        let connecting = scope.spawn(|| joined.ours.qp.connect(at, options));
+        let options = ConnectOptions::default();
+        let connecting = scope.spawn(|| joined.ours.qp.connect(at, options).wait(LIMIT));
         theirs.order("request 0");
         theirs.order(&format!("reject 0 {}", hex(&word)));
         connecting.join().expect("no panic")
@@ -201,11 +200,14 @@ fn we_reject(stand: &Stand, count: usize) {
         ours, mut theirs, ..
     } = Joined::new(stand, MEMORY);
     let at = stand.interop.host.address(Family::V4, stand.port());
-    let listener = Listener::bind(&ours.context, at, 4).expect("a free port");
+    let listener = ours
+        .context
+        .listen(at, ListenOptions::default().backlog(4))
+        .expect("a free port");
     theirs.resolve(0, at);
     let order = "connect 0 4 4 -";
     theirs.begin(order);
-    let request = listener.accept_request(LIMIT).expect("a request");
+    let request = listener.accept().wait(LIMIT).expect("a request");
     let word = bytes(70, count);
     request.reject(&word).expect("a request that waits");
     let answer = theirs.end(order).expect_err("a rejection");

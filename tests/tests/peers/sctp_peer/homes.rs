@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use rnic::Context;
-use rnic::inspect::{AddressState, Kind, Object, PeerAddress};
+use rnic::admin::{AddressState, Kind, Object, PeerAddress};
 use rnic_tests::lab::{Family, Host, INTERFACE};
 use rnic_tests::wait;
 

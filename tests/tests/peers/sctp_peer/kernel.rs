@@ -28,7 +28,9 @@ impl Stand {
             std::fs::copy(usrsctp::program(program), to).expect("the directory is ours");
         }
         let _ = interop.peer.run("modprobe sctp").success();
-        let context = Context::open(interop.daemon.socket()).expect("the daemon serves");
+        let context = rnic::Daemon::at(interop.daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
         Self { interop, context }
     }
 
@@ -48,7 +50,9 @@ impl Stand {
         self.interop.kill_daemon();
         let Interop { lab, host, .. } = &self.interop;
         self.interop.daemon = Daemon::start(lab, host, &options);
-        self.context = Context::open(self.interop.daemon.socket()).expect("the daemon serves");
+        self.context = rnic::Daemon::at(self.interop.daemon.socket())
+            .and_then(|it| it.open(None))
+            .expect("the daemon serves");
     }
 
     fn ddp(&self, cases: &mut Cases, first_port: u16, how: &str) {
@@ -165,7 +169,7 @@ impl Stand {
     fn listener(&self, family: Family, port: u16) -> (SocketAddr, Listener) {
         let at = self.interop.host.address(family, port);
         let options = ListenOptions::default().transport(Transport::Sctp);
-        let listener = Listener::bind_with(&self.context, at, options);
+        let listener = self.context.listen(at, options);
         (at, listener.expect("nobody listens there"))
     }
 

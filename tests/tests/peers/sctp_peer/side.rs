@@ -1,10 +1,11 @@
 //! One end of a session with the peer in C: what it does, and what both must say of it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rnic::{
-    Access, CompletionQueue, Context, Listener, MemoryRegion, ProtectionDomain, QpConfig,
-    QueuePair, RemoteMemory, WorkCompletion, WorkRequest,
+    AcceptOptions, Access, CompletionQueue, Context, Listener, MemoryRegion, ProtectionDomain,
+    QpConfig, QueuePair, RemoteMemory, WorkCompletion, WorkRequest,
 };
 use rnic_tests::lab::Process;
 use rnic_tests::peer::Job;
@@ -36,9 +37,11 @@ pub struct Side {
 impl Side {
     /// With receives of so many bytes.
     pub fn new(context: &Context, receives: Option<usize>) -> Self {
-        let pd = ProtectionDomain::alloc(context).expect("within limits");
-        let cq = CompletionQueue::create(context, 64).expect("within limits");
-        let qp = QueuePair::create(&pd, &cq, &cq, QpConfig::default()).expect("within limits");
+        let pd = context.alloc_pd().expect("within limits");
+        let cq = context.create_cq(64).expect("within limits");
+        let qp = pd
+            .create_qp(&cq, &cq, QpConfig::default())
+            .expect("within limits");
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let [memory, window] =
             [PARTS * PART, PART].map(|len| pd.register(len, access).expect("within limits"));
@@ -242,7 +245,10 @@ pub fn where_we_begin_and<P: Program>(
     let mut words = steps(&side);
     words.extend(["--do", "hold", "--private", "796573"].map(str::to_owned));
     let peer = listens(&words);
-    let established = side.qp.connect(at, options(revision));
+    let established = side
+        .qp
+        .connect(at, options(revision))
+        .wait(Duration::from_secs(10));
     let established = established.unwrap_or_else(|error| panic!("{error}: {}", peer.said()));
     assert_eq!(established.private_data, b"yes");
     assert_eq!(established.mpa.revision, revision);
@@ -251,7 +257,7 @@ pub fn where_we_begin_and<P: Program>(
     wait::until("the peer's Read", LIMIT, || {
         peer.said().contains("event=read-done").then_some(())
     });
-    side.qp.disconnect(LIMIT).expect("an end in peace");
+    side.qp.disconnect().wait(LIMIT).expect("an end in peace");
     let output = peer.end();
     side.assert_like(&output);
     assert!(output.contains("68656c6c6f"), "our private data: {output}");
@@ -283,15 +289,16 @@ pub fn where_the_peer_begins_and<P: Program>(
         words.push("--enhanced".to_owned());
     }
     let peer = connects(&words);
-    let request = listener.accept_request(LIMIT);
+    let request = listener.accept().wait(LIMIT);
     let request = request.unwrap_or_else(|error| panic!("{error}: {}", peer.said()));
     assert_eq!(request.private_data(), [1, 2]);
     assert_eq!(request.mpa().revision, 1 + u8::from(enhanced));
     request
-        .accept(&side.qp, b"welcome", LIMIT)
+        .accept(&side.qp, AcceptOptions::default().private_data(b"welcome"))
+        .wait(LIMIT)
         .expect("it waits");
     happens();
     side.work();
-    side.qp.wait_disconnected(LIMIT).expect("an end in peace");
+    side.qp.disconnected().wait(LIMIT).expect("an end in peace");
     side.assert_like(&peer.end());
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rnic::XdpMode;
+use rnic::embedded::XdpMode;
 use userspace_tcp::CongestionControl;
 
 /// One connection, and how to make it.

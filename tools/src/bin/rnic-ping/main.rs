@@ -107,7 +107,7 @@ fn serve(options: &Server) -> Result<(), ToolError> {
     rnic_tools::outln!("{}", address::listening(&listener));
     loop {
         // What ends the listener ends the server; what ends one connection need not.
-        let request = match listener.accept_request(Duration::from_secs(3600)) {
+        let request = match listener.accept().wait(Duration::from_secs(3600)) {
             Err(rnic::Error::Timeout { .. }) => continue,
             request => request?,
         };
@@ -129,10 +129,10 @@ fn serve_one(
     options: &Server,
 ) -> Result<u64, ToolError> {
     let mut server = ping::Server::new(context, options.timeout)?;
-    let accept = AcceptOptions::default()
-        .mpa(options.mpa.options())
-        .timeout(options.timeout);
-    request.accept_with(server.queue_pair(), accept)?;
+    let accept = AcceptOptions::default().mpa(options.mpa.options());
+    request
+        .accept(server.queue_pair(), accept)
+        .wait(options.timeout)?;
     server.serve()
 }
 
@@ -142,9 +142,11 @@ fn connect(options: &Client, peer: SocketAddr) -> Result<ping::Client, ToolError
     let mpa = options.mpa.options();
     let connect = ConnectOptions::default()
         .transport(options.mpa.transport())
-        .mpa(mpa)
-        .timeout(options.timeout);
-    let established = client.queue_pair().connect(peer, connect)?;
+        .mpa(mpa);
+    let established = client
+        .queue_pair()
+        .connect(peer, connect)
+        .wait(options.timeout)?;
     mpa::note_refused(&mpa, &established.mpa);
     Ok(client)
 }

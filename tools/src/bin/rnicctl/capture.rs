@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rnic::inspect::{Kind, Object};
-use rnic::{Capture, Context, Direction, Filter};
+use rnic::Context;
+use rnic::admin::{Capture, Direction, Filter};
+use rnic::admin::{Kind, Object};
 use rnic_tools::ctl::trace::{Ending, Ring, SIZE_MIN, STDOUT, Trace, TraceError};
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::size;

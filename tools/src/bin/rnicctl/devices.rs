@@ -1,6 +1,6 @@
 //! The devices of an RNIC, and what is known of each.
 
-use rnic::inspect::Kind;
+use rnic::admin::Kind;
 use rnic::{Context, DeviceInfo};
 use rnic_tools::ctl::show::{Programs, Shown};
 use rnic_tools::endpoint::ToolError;

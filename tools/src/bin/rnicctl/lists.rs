@@ -2,7 +2,7 @@
 
 use clap::Args;
 use rnic::ClientId;
-use rnic::inspect::Kind;
+use rnic::admin::Kind;
 use rnic_tools::ctl::show::{self, Programs, Shown};
 use rnic_tools::endpoint::ToolError;
 use rnic_tools::source::DaemonSource;

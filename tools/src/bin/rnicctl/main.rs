@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use rnic::inspect::{DaemonOrder, Kind, LogLevel, Object, Order};
+use rnic::admin::{DaemonOrder, Kind, LogLevel, Object, Order};
 use rnic::{ClientId, Context, DeviceName};
 use rnic_tools::ctl::show;
 use rnic_tools::endpoint::ToolError;

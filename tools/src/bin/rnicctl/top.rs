@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rnic::inspect::Kind;
+use rnic::admin::Kind;
 use rnic_tools::ctl::show::{Programs, Shown};
 use rnic_tools::ctl::top::Activity;
 use rnic_tools::endpoint::ToolError;

@@ -1,5 +1,6 @@
-use rnic::inspect::{ClientInfo, Holding, LimitInfo, QpInfo, RegionInfo};
-use rnic::{CqId, MemoryKind, PdId, QpNum, QpState};
+use rnic::admin::{ClientInfo, Holding, LimitInfo, QpInfo, RegionInfo};
+use rnic::admin::{MemoryKind, PdId};
+use rnic::{CqId, QpNum, QpState};
 
 use super::*;
 

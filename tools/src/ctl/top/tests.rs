@@ -1,4 +1,4 @@
-use rnic::inspect::{ClientInfo, Stage};
+use rnic::admin::{ClientInfo, Stage};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use rnic::Direction;
+use rnic::admin::Direction;
 
 use super::*;
 

@@ -38,7 +38,7 @@ impl Stream {
         if let Some(End::Failed(_)) = self.end {
             return;
         }
-        if let Err(error) = self.qp.wait_disconnected(linger) {
+        if let Err(error) = self.qp.disconnected().wait(linger) {
             log::debug!("an rsocket is closed before its end: {error}");
         }
     }
@@ -46,7 +46,7 @@ impl Stream {
     /// The end in order: what was posted goes out, and then the connection ends.
     fn finish(&mut self) {
         self.end_with(End::Closed);
-        if let Err(error) = self.qp.start_disconnect() {
+        if let Err(error) = self.qp.disconnect().detach() {
             log::debug!("an rsocket's connection has ended already: {error}");
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
-use rnic::XdpMode;
+use rnic::embedded::XdpMode;
 use rnic_test_tools::pipe::{Direction, Outcome, PipeError, Relay, Role, Settings, Stats};
 use rnic_tools::size;
 use userspace_tcp::CongestionControl;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use rnic::XdpMode;
+use rnic::embedded::XdpMode;
 use userspace_tcp::CongestionControl;
 
 use super::super::settings::{Direction, Role};

@@ -13,8 +13,7 @@ use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
 use crate::{
-    CompletionQueue, ConnectOptions, Error, Listener, ProtectionDomain, SharedReceiveQueue,
-    SrqConfig, WorkCompletion, block_on,
+    CompletionQueue, ConnectOptions, Error, ListenOptions, SrqConfig, WorkCompletion, block_on,
 };
 
 /// A lost wake-up would last for ever.
@@ -118,7 +117,7 @@ fn somewhere() -> SocketAddr {
 fn any_executor_gets_every_completion_of_every_queue() {
     const ROUNDS: u64 = 500;
     let (fake, context) = Fake::start();
-    let queues = [(); 4].map(|()| CompletionQueue::create(&context, 4).unwrap());
+    let queues = [(); 4].map(|()| context.create_cq(4).unwrap());
     let (taken, take) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let fake = &fake;
@@ -151,7 +150,7 @@ fn any_executor_gets_every_completion_of_every_queue() {
 fn tasks_that_share_a_queue_share_its_completions() {
     const EACH: usize = 300;
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 8).unwrap();
+    let cq = context.create_cq(8).unwrap();
     let seen = Mutex::new(Vec::new());
     let done = || seen.lock().unwrap().len() == 3 * EACH;
     std::thread::scope(|scope| {
@@ -168,7 +167,7 @@ fn tasks_that_share_a_queue_share_its_completions() {
         scope.spawn(|| {
             let mut out = [WorkCompletion::default()];
             while !done() {
-                let _ = cq.wait(Duration::from_millis(5));
+                let _ = cq.readable().wait(Duration::from_millis(5));
                 if cq.poll(&mut out).unwrap() == 1 {
                     seen.lock().unwrap().push(out[0].wr_id);
                 }
@@ -198,29 +197,28 @@ fn tasks_that_share_a_queue_share_its_completions() {
 #[test]
 fn requests_connections_and_ends_are_awaited() {
     let (fake, context) = Fake::start();
-    let listener = Listener::bind(&context, somewhere(), 1).unwrap();
+    let listener = context
+        .listen(somewhere(), ListenOptions::default().backlog(1))
+        .unwrap();
     // The fake numbers what it grants.
     let id = ListenerId(fake.asked().len() as u32);
     let (active, _cq) = queue_pair(&context);
     let (passive, _cq) = queue_pair(&context);
-    let pd = ProtectionDomain::alloc(&context).unwrap();
-    let srq = SharedReceiveQueue::create(&pd, SrqConfig::default()).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let srq = pd.create_srq(SrqConfig::default()).unwrap();
     let mut executor = Executor::default();
     executor.spawn(async {
         let options = ConnectOptions::default();
-        let found = active.connect_async(somewhere(), options).await.unwrap();
+        let found = active.connect(somewhere(), options).await.unwrap();
         assert_eq!(found.private_data, b"welcome");
-        active.disconnect_async().await.unwrap();
+        active.disconnect().await.unwrap();
         // How it ended stays.
         active.disconnected().await.unwrap();
     });
     executor.spawn(async {
-        let request = listener.next_request().await.unwrap();
+        let request = listener.accept().await.unwrap();
         assert_eq!(request.private_data(), b"please");
-        request
-            .accept_async(&passive, Default::default())
-            .await
-            .unwrap();
+        request.accept(&passive, Default::default()).await.unwrap();
         let end = passive.disconnected().await;
         assert!(matches!(end, Err(Error::Disconnected { .. })), "{end:?}");
     });
@@ -272,8 +270,7 @@ fn a_connect_that_nobody_waits_for_is_aborted() {
     let (qp, _cq) = queue_pair(&context);
     let woken = Arc::<Count>::default();
     {
-        let mut connecting =
-            std::pin::pin!(qp.connect_async(somewhere(), ConnectOptions::default()));
+        let mut connecting = std::pin::pin!(qp.connect(somewhere(), ConnectOptions::default()));
         assert!(poll_once(connecting.as_mut(), &woken).is_pending());
     }
     let aborts = |request: &Request| matches!(request, Request::Disconnect { abort: true, .. });
@@ -284,7 +281,7 @@ fn a_connect_that_nobody_waits_for_is_aborted() {
 #[test]
 fn a_future_that_is_dropped_takes_no_completion_along() {
     let (fake, context) = Fake::start();
-    let cq = CompletionQueue::create(&context, 4).unwrap();
+    let cq = context.create_cq(4).unwrap();
     let woken = Arc::<Count>::default();
     {
         let mut next = std::pin::pin!(cq.next());
@@ -299,9 +296,11 @@ fn a_future_that_is_dropped_takes_no_completion_along() {
 #[test]
 fn trouble_ends_every_future() {
     let (mut fake, context) = Fake::start();
-    let listener = Listener::bind(&context, somewhere(), 1).unwrap();
+    let listener = context
+        .listen(somewhere(), ListenOptions::default().backlog(1))
+        .unwrap();
     let (qp, cq) = queue_pair(&context);
-    let failing = CompletionQueue::create(&context, 2).unwrap();
+    let failing = context.create_cq(2).unwrap();
     let mut executor = Executor::default();
     let waiting = AtomicUsize::new(0);
     let wait = || waiting.fetch_add(1, Ordering::SeqCst);
@@ -316,12 +315,12 @@ fn trouble_ends_every_future() {
     });
     executor.spawn(async {
         wait();
-        let request = listener.next_request().await;
+        let request = listener.accept().await;
         assert!(matches!(request, Err(Error::DaemonGone)));
     });
     executor.spawn(async {
         wait();
-        let connected = qp.connect_async(somewhere(), ConnectOptions::default());
+        let connected = qp.connect(somewhere(), ConnectOptions::default());
         assert!(matches!(connected.await, Err(Error::DaemonGone)));
     });
     std::thread::scope(|scope| {
@@ -343,13 +342,13 @@ fn trouble_ends_every_future() {
 fn futures_may_move_between_threads() {
     fn is_send<T: Send>(_: T) {}
     let (_fake, context) = Fake::start();
-    let listener = Listener::bind(&context, somewhere(), 1).unwrap();
+    let listener = context
+        .listen(somewhere(), ListenOptions::default().backlog(1))
+        .unwrap();
     let (qp, cq) = queue_pair(&context);
-    let mut out = [WorkCompletion::default(); 2];
     is_send(cq.readable());
-    is_send(cq.next_batch(&mut out));
-    is_send(listener.next_request());
-    is_send(qp.connect_async(somewhere(), ConnectOptions::default()));
-    is_send(qp.disconnect_async());
-    assert_eq!(block_on(cq.next_batch(&mut [])).unwrap(), 0);
+    is_send(cq.next());
+    is_send(listener.accept());
+    is_send(qp.connect(somewhere(), ConnectOptions::default()));
+    is_send(qp.disconnect());
 }

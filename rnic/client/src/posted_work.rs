@@ -7,7 +7,7 @@ use std::time::Duration;
 use rnic_ipc::work::Sge;
 
 use crate::block_on::block_on_until;
-use crate::completion::{Claim, CompletionQueue, WorkCompletion};
+use crate::completion::{CompletionQueue, WorkCompletion, WorkId};
 use crate::context::INLINE_NAP;
 use crate::error::Error;
 use crate::queue_pair::QueuePair;
@@ -29,14 +29,14 @@ use crate::work::WorkRequest;
 /// or written, and its completion is dropped when it comes.
 #[derive(Debug)]
 #[must_use = "the work was posted; await this, or call `wait`, to learn how it ends"]
-pub struct Outstanding<'a> {
-    claimed: Claimed<'a>,
+pub struct PostedWork<'a> {
+    tracked: Tracked<'a>,
     watcher: Watcher<'a>,
 }
 
 /// A completion that is to come.
 #[derive(Debug)]
-struct Claimed<'a> {
+struct Tracked<'a> {
     cq: &'a CompletionQueue,
     state: State,
     /// The program's number of the work.
@@ -45,7 +45,7 @@ struct Claimed<'a> {
 
 #[derive(Debug)]
 enum State {
-    Posted(Claim),
+    Posted(WorkId),
     /// It was not posted.
     Failed(Error),
     Over,
@@ -55,67 +55,64 @@ impl QueuePair {
     /// Writes `local` to the start of `remote` by an RDMA Write, and waits for its completion:
     /// `qp.write(&[slice], remote).await?`, or `.wait(timeout)?`. The completion says that the bytes are out
     /// of the RNIC's hands, not that the peer has them ([`WorkRequest::write`]).
-    pub fn write(&self, local: &[Sge], remote: RemoteMemory) -> Outstanding<'_> {
+    pub fn write(&self, local: &[Sge], remote: RemoteMemory) -> PostedWork<'_> {
         self.submit(WorkRequest::write(0, local, remote))
     }
 
     /// Reads from the start of `remote` into `local` by an RDMA Read, and waits for its completion.
-    pub fn read(&self, local: &[Sge], remote: RemoteMemory) -> Outstanding<'_> {
+    pub fn read(&self, local: &[Sge], remote: RemoteMemory) -> PostedWork<'_> {
         self.submit(WorkRequest::read(0, local, remote))
     }
 
     /// Sends `local`, and waits for the completion.
-    pub fn send(&self, local: &[Sge]) -> Outstanding<'_> {
+    pub fn send(&self, local: &[Sge]) -> PostedWork<'_> {
         self.submit(WorkRequest::send(0, local))
     }
 
     /// Posts a receive into `local`, and waits for the Send, or the Immediate Data, that takes it. It is
     /// posted by the call: make it before the peer sends, and await it later.
-    pub fn receive(&self, local: &[Sge]) -> Outstanding<'_> {
+    pub fn receive(&self, local: &[Sge]) -> PostedWork<'_> {
         self.submit(WorkRequest::recv(0, local))
     }
 
     /// Posts any work request, a receive on the receive queue and others on the send queue, and waits for its
     /// completion. The work is signalled. Its completion has the number that `work` has, which need not be
-    /// unique.
-    ///
-    /// The RNIC knows it by a number that this crate draws, whose upper 16 bits are `0xa5c3`. Give no work of
-    /// the same queue pair such a number.
-    pub fn submit(&self, work: WorkRequest<'_>) -> Outstanding<'_> {
+    /// unique: also other work of the queue pair may have it.
+    pub fn submit(&self, work: WorkRequest<'_>) -> PostedWork<'_> {
         let (send_cq, recv_cq) = self.completion_queues();
         let cq = if work.is_recv() { recv_cq } else { send_cq };
-        let claimed = Claimed {
+        let tracked = Tracked {
             cq,
-            state: self.post_claimed(cq, work),
+            state: self.post_tracked(cq, work),
             wr_id: work.wr_id(),
         };
         let watcher = Watcher::of(cq);
-        Outstanding { claimed, watcher }
+        PostedWork { tracked, watcher }
     }
 
-    fn post_claimed(&self, cq: &CompletionQueue, work: WorkRequest<'_>) -> State {
+    fn post_tracked(&self, cq: &CompletionQueue, work: WorkRequest<'_>) -> State {
         // The locks of a context that is a parent's may be held for ever.
         if let Err(gone) = self.context().check() {
             return State::Failed(gone);
         }
         // Before posting: the completion may come at once.
-        let claim = cq.claim(self.num());
-        let work = work.numbered(claim.1);
+        let id = cq.track(self.num());
+        let work = work.tracked(id.1);
         let posted = match work.is_recv() {
             true => self.post_recv(work),
             false => self.post_send(work),
         };
         match posted {
-            Ok(()) => State::Posted(claim),
+            Ok(()) => State::Posted(id),
             Err(error) => {
-                cq.withdraw(claim);
+                cq.untrack(id);
                 State::Failed(error)
             }
         }
     }
 }
 
-impl Outstanding<'_> {
+impl PostedWork<'_> {
     /// Waits for the completion, in this thread. Where completions of the queue have come within
     /// microseconds it polls for as long before it sleeps.
     ///
@@ -124,12 +121,12 @@ impl Outstanding<'_> {
     /// [`Error::CqOverflow`], [`Error::DaemonGone`], and those of posting.
     pub fn wait(&mut self, timeout: Duration) -> Result<WorkCompletion, Error> {
         let deadline = Deadline::after(timeout);
-        if self.claimed.cq.context().is_inline() {
-            return self.claimed.drive(deadline);
+        if self.tracked.cq.context().is_inline() {
+            return self.tracked.drive(deadline);
         }
-        let mut spell = self.claimed.cq.spin().begin();
+        let mut spell = self.tracked.cq.spin().begin();
         while !timeout.is_zero() && spell.goes_on() {
-            if let Some(done) = self.claimed.take()? {
+            if let Some(done) = self.tracked.take()? {
                 return Ok(done);
             }
         }
@@ -138,16 +135,16 @@ impl Outstanding<'_> {
     }
 }
 
-impl Claimed<'_> {
+impl Tracked<'_> {
     /// The completion, if it has come. Never blocks.
     fn take(&mut self) -> Result<Option<WorkCompletion>, Error> {
-        let State::Posted(claim) = self.state else {
+        let State::Posted(id) = self.state else {
             return match std::mem::replace(&mut self.state, State::Over) {
                 State::Failed(error) => Err(error),
                 _ => Ok(None),
             };
         };
-        let Some(done) = self.cq.take_claimed(claim)? else {
+        let Some(done) = self.cq.take_tracked(id)? else {
             return Ok(None);
         };
         self.state = State::Over;
@@ -159,12 +156,12 @@ impl Claimed<'_> {
     fn drive(&mut self, deadline: Deadline) -> Result<WorkCompletion, Error> {
         loop {
             let worked = self.cq.context().drive();
-            let trouble = self.cq.trouble();
+            let error = self.cq.async_error();
             if let Some(done) = self.take()? {
                 return Ok(done);
             }
-            if let Some(trouble) = trouble {
-                return Err(trouble);
+            if let Some(error) = error {
+                return Err(error);
             }
             let left = deadline.left().ok_or_else(|| missed(deadline))?;
             if !worked {
@@ -174,21 +171,21 @@ impl Claimed<'_> {
     }
 }
 
-impl Future for Outstanding<'_> {
+impl Future for PostedWork<'_> {
     type Output = Result<WorkCompletion, Error>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        let Self { claimed, watcher } = self.get_mut();
-        watcher.poll(task, || claimed.take())
+        let Self { tracked, watcher } = self.get_mut();
+        watcher.poll(task, || tracked.take())
     }
 }
 
-impl Drop for Claimed<'_> {
+impl Drop for Tracked<'_> {
     fn drop(&mut self) {
-        if let State::Posted(claim) = self.state
-            && !self.cq.context().is_parents()
+        if let State::Posted(id) = self.state
+            && !self.cq.context().is_forked_child()
         {
-            self.cq.abandon(claim);
+            self.cq.abandon(id);
         }
     }
 }

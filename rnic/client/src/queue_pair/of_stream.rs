@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 
 use rnic_ipc::control::Access;
 
-use super::MemoryRegion;
+use super::QueuePair;
 use crate::error::Error;
-use crate::queue_pair::QueuePair;
+use crate::memory::MemoryRegion;
 
 impl QueuePair {
     /// As [`ProtectionDomain::register`](crate::ProtectionDomain::register), for this queue pair's stream only: no

@@ -9,10 +9,10 @@ use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::work::{Completion, WcStatus, WrOpcode};
 
 use super::fake::{Fake, queue_pair};
+use crate::pending::PostedWork;
 use crate::wait::LOOK_ROUND;
 use crate::{
-    CompletionQueue, Error, Outstanding, QueuePair, RemoteMemory, Sge, WorkCompletion, WorkRequest,
-    block_on,
+    CompletionQueue, Error, QueuePair, RemoteMemory, Sge, WorkCompletion, WorkRequest, block_on,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -94,14 +94,17 @@ fn each_call_gets_its_own_completion_and_polling_gets_the_others() {
     assert_eq!(write.wait(SOON).unwrap().wr_id, 0);
     engine.complete(3);
     assert!(!cq.is_empty() && cq.has_completions().unwrap());
-    cq.wait(Duration::ZERO).unwrap();
+    cq.readable().wait(Duration::ZERO).unwrap();
     assert_eq!(block_on(cq.next()).unwrap().wr_id, 1);
     assert_eq!(polled(&cq), [2, 3]);
 
     // Polling takes the call's out of the ring.
     engine.complete(second);
     assert!(!cq.has_completions().unwrap());
-    assert!(matches!(cq.wait(A_MOMENT), Err(Error::Timeout { .. })));
+    assert!(matches!(
+        cq.readable().wait(A_MOMENT),
+        Err(Error::Timeout { .. })
+    ));
     engine.complete(4);
     assert_eq!(polled(&cq), [4]);
     assert!(cq.is_empty());
@@ -171,14 +174,14 @@ fn work_that_nobody_waits_for_any_more_leaves_no_completion_behind() {
     engine.complete(engine.take().0);
     engine.complete(1);
     assert_eq!(polled(&cq), [1]);
-    assert!(!cq.has_claims());
+    assert!(!cq.has_tracked());
 
     // It had come, and was not fetched.
     let write = qp.write(&LOCAL, REMOTE);
     engine.complete(engine.take().0);
     assert_eq!(polled(&cq), []);
     drop(write);
-    assert!(!cq.has_claims());
+    assert!(!cq.has_tracked());
 
     // It is in the ring when its queue pair goes.
     let (gone, _) = (qp.write(&LOCAL, REMOTE), engine.complete(2));
@@ -187,7 +190,7 @@ fn work_that_nobody_waits_for_any_more_leaves_no_completion_behind() {
     engine.complete(wr_id);
     drop(qp);
     assert_eq!(polled(&cq), [2]);
-    assert!(!cq.has_claims());
+    assert!(!cq.has_tracked());
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn nobody_misses_a_wake_up_that_another_took() {
     let (begin, over) = (Barrier::new(4), AtomicBool::new(false));
     let started = Instant::now();
     std::thread::scope(|scope| {
-        let wait = |each: fn(Outstanding<'_>)| {
+        let wait = |each: fn(PostedWork<'_>)| {
             let (begin, qp) = (&begin, &qp);
             move || {
                 begin.wait();
@@ -265,7 +268,7 @@ fn nobody_misses_a_wake_up_that_another_took() {
             begin.wait();
             let mut next = 0;
             while next < ROUNDS {
-                cq.wait(SOON).unwrap();
+                cq.readable().wait(SOON).unwrap();
                 for wr_id in polled(&cq) {
                     assert_eq!(wr_id, next);
                     next += 1;
@@ -313,11 +316,11 @@ fn a_thread_that_waits_for_any_completion_sleeps_through_none() {
     for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
             // It holds the thread up after its last look at the ring.
-            let held = context.inner().events().boxes();
-            let waiting = scope.spawn(|| cq.wait(SOON));
+            let held = context.inner().events().inboxes();
+            let waiting = scope.spawn(|| cq.readable().wait(SOON));
             std::thread::sleep(A_MOMENT);
             engine.complete(1);
-            cq.arm_for(&cq.watch().unwrap().place());
+            cq.arm_for(&cq.watch().unwrap().slot());
             drop(held);
             let begin = Instant::now();
             waiting.join().unwrap().unwrap();
