@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rnic_ipc::control::Event;
 use rnic_ipc::id::{CqId, QpNum};
-use rnic_ipc::work::{Completion, WcStatus, WrOpcode};
+use rnic_ipc::work::{Completion, WcStatus, WorkSlot, WrOpcode};
 
 use super::fake::{Fake, queue_pair};
 use crate::pending::PostedWork;
@@ -37,26 +37,51 @@ struct Engine<'a> {
     cq: CqId,
 }
 
+/// What a completion says of the work that it is of.
+#[derive(Clone, Copy)]
+struct Work {
+    wr_id: u64,
+    flags: u16,
+}
+
+/// Of a program's own numbering.
+impl From<u64> for Work {
+    fn from(wr_id: u64) -> Self {
+        Self { wr_id, flags: 0 }
+    }
+}
+
+impl From<WorkSlot> for Work {
+    fn from(slot: WorkSlot) -> Self {
+        Self {
+            wr_id: slot.wr_id,
+            flags: slot.completion_flags(),
+        }
+    }
+}
+
 impl<'a> Engine<'a> {
     fn of(fake: &'a Fake, qp: &QueuePair, cq: &CompletionQueue) -> Self {
         let (qp, cq) = (qp.num(), cq.id());
         Self { fake, qp, cq }
     }
 
-    /// The number and the opcode of the work that was posted next.
-    fn take(&self) -> (u64, WrOpcode) {
+    /// The work that was posted next, and its opcode.
+    fn take(&self) -> (Work, WrOpcode) {
         let slot = self.fake.take_send(self.qp).unwrap().slot;
         assert_ne!(slot.flags & rnic_ipc::work::WR_SIGNALED, 0);
-        (slot.wr_id, WrOpcode::from_u8(slot.opcode).unwrap())
+        (slot.into(), WrOpcode::from_u8(slot.opcode).unwrap())
     }
 
-    fn complete(&self, wr_id: u64) {
-        self.end(wr_id, WcStatus::Success);
+    fn complete(&self, work: impl Into<Work>) {
+        self.end(work, WcStatus::Success);
     }
 
-    fn end(&self, wr_id: u64, status: WcStatus) {
+    fn end(&self, work: impl Into<Work>, status: WcStatus) {
+        let Work { wr_id, flags } = work.into();
         let completion = Completion {
             wr_id,
+            flags,
             qp: self.qp.0,
             status: status as u8,
             ..Completion::default()
@@ -84,7 +109,7 @@ fn each_call_gets_its_own_completion_and_polling_gets_the_others() {
     let mut add = qp.submit(WorkRequest::immediate(5, 0).unsignaled());
     qp.post_send(WorkRequest::immediate(1, 0)).unwrap();
     let [(first, opcode), (second, _), (third, _)] = [(); 3].map(|()| engine.take());
-    assert_eq!((opcode, third), (WrOpcode::Write, 1));
+    assert_eq!((opcode, third.wr_id, third.flags), (WrOpcode::Write, 1, 0));
     assert!(is_timeout(write.wait(Duration::ZERO)));
 
     // The call takes others out of the ring, and they stay in order.
@@ -122,12 +147,12 @@ fn reads_sends_and_receives_are_waited_for_alike() {
         let mut work = rnic_ipc::ring::WorkRequest::default();
         let (_, rq) = state.qps.get_mut(&qp.num()).unwrap();
         assert!(rq.pop(&mut work).unwrap());
-        work.slot.wr_id
+        Work::from(work.slot)
     });
     let [(reading, read_opcode), (sending, send_opcode)] = [(); 2].map(|()| engine.take());
     assert_eq!((read_opcode, send_opcode), (WrOpcode::Read, WrOpcode::Send));
-    for wr_id in [sending, reading, receiving] {
-        engine.complete(wr_id);
+    for work in [sending, reading, receiving] {
+        engine.complete(work);
     }
     for waited in [receive, read, send] {
         assert_eq!(block_on(waited).unwrap().status, WcStatus::Success);
@@ -153,16 +178,35 @@ fn work_that_fails_is_an_error_that_names_it() {
 }
 
 #[test]
-fn an_error_of_posting_is_found_by_waiting_and_leaves_no_claim() {
+fn an_error_of_posting_is_found_by_waiting_and_leaves_nothing_tracked() {
     let (fake, context) = Fake::start();
     let (qp, cq) = queue_pair(&context);
     let engine = Engine::of(&fake, &qp, &cq);
     let long = [LOCAL[0]; 3];
     let error = block_on(qp.write(&long, REMOTE)).unwrap_err();
     assert!(matches!(error, Error::TooManySges { .. }), "{error}");
-    // The number that it would have had is the program's.
-    engine.complete(0xa5c3 << 48);
-    assert_eq!(polled(&cq), [0xa5c3 << 48]);
+    assert!(!cq.has_tracked());
+    engine.complete(0);
+    assert_eq!(polled(&cq), [0]);
+}
+
+#[test]
+fn a_program_may_number_its_work_as_this_crate_does() {
+    let (fake, context) = Fake::start();
+    let (qp, cq) = queue_pair(&context);
+    let engine = Engine::of(&fake, &qp, &cq);
+    let mut write = qp.write(&LOCAL, REMOTE);
+    let tracked = engine.take().0;
+    qp.post_send(WorkRequest::immediate(tracked.wr_id, 0))
+        .unwrap();
+    let own = engine.take().0;
+    assert_eq!(own.wr_id, tracked.wr_id);
+    engine.complete(own);
+    assert!(is_timeout(write.wait(Duration::ZERO)));
+    assert_eq!(polled(&cq), [own.wr_id]);
+    engine.complete(tracked);
+    write.wait(SOON).unwrap();
+    assert_eq!(polled(&cq), []);
 }
 
 #[test]
@@ -282,7 +326,7 @@ fn nobody_misses_a_wake_up_that_another_took() {
             while !over.load(Ordering::SeqCst) && started.elapsed() < SOON {
                 fake.with(|state| state.doorbells.as_mut().unwrap().pop().unwrap());
                 if let Some(work) = fake.take_send(qp.num()) {
-                    engine.complete(work.slot.wr_id);
+                    engine.complete(work.slot);
                 }
                 // A thread that polls may not run for long: the queue must not overflow meanwhile.
                 if unpolled.load(Ordering::SeqCst) < UNPOLLED_MAX
