@@ -90,7 +90,11 @@ impl RnicSource {
             return context;
         }
         let daemon = self.daemon.daemon()?;
-        let named = self.daemon.device.clone().or_else(rnic::find::default_device);
+        let named = self
+            .daemon
+            .device
+            .clone()
+            .or_else(rnic::find::default_device);
         let device = match (named, suits) {
             (Some(named), _) => Some(named),
             // Of an address's scope, that it is not the only device's may not go unnoticed.

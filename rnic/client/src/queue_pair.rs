@@ -266,11 +266,18 @@ impl QueuePair {
     /// Connects to a peer's listener, from the address that the options or the route to the peer say. A queue pair
     /// connects at most once, unless it is [`reset`](Self::reset). A name's addresses are those of
     /// [`peer_addresses`](crate::address::peer_addresses).
+    ///
+    /// The call waits for nobody. Where the host does not know the peer's link address yet, the RNIC is asked again, every
+    /// few milliseconds, as long as this is awaited or waited for.
     pub fn connect(&self, remote: SocketAddr, options: ConnectOptions) -> Connecting<'_> {
-        Connecting::new(self, self.begin_to_connect(remote, options))
+        Connecting::to(self, remote, options)
     }
 
-    fn begin_to_connect(&self, remote: SocketAddr, options: ConnectOptions) -> Result<(), Error> {
+    pub(crate) fn begin_to_connect(
+        &self,
+        remote: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<(), Error> {
         let ConnectOptions {
             private_data,
             transport,

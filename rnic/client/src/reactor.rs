@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use rnic_ipc::kick::Kick;
 use rnic_ipc::threads;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -36,6 +37,16 @@ struct Reactor {
     /// To be woken although their descriptors said nothing.
     asked: Mutex<BTreeSet<u64>>,
     next: AtomicU64,
+    /// To be woken at a time.
+    naps: Mutex<Vec<(Instant, Waker)>>,
+}
+
+/// Runs a task again after a while.
+pub(crate) fn wake_after(delay: Duration, task: &Waker) -> Result<(), Error> {
+    let reactor = Reactor::get()?;
+    lock(&reactor.naps).push((Instant::now() + delay, task.clone()));
+    reactor.kick.kick();
+    Ok(())
 }
 
 impl Reactor {
@@ -71,6 +82,7 @@ impl Reactor {
             watched: Mutex::default(),
             asked: Mutex::default(),
             next: AtomicU64::new(OWN + 1),
+            naps: Mutex::default(),
         })
     }
 
@@ -78,7 +90,8 @@ impl Reactor {
         let mut events = Vec::with_capacity(BATCH);
         loop {
             events.clear();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+            let limit = self.nap_left();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
                     log::error!(
@@ -97,6 +110,17 @@ impl Reactor {
                 }
             }
         }
+    }
+
+    /// Wakes those whose time has come, and says how long the next one has.
+    fn nap_left(&self) -> Option<Timespec> {
+        let now = Instant::now();
+        let mut naps = lock(&self.naps);
+        let due: Vec<_> = naps.extract_if(.., |(at, _)| *at <= now).collect();
+        let next = naps.iter().map(|(at, _)| *at).min();
+        drop(naps);
+        due.into_iter().for_each(|(_, waker)| waker.wake());
+        next.and_then(|at| Timespec::try_from(at - now).ok())
     }
 
     fn wake(&self, token: u64) {

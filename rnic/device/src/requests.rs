@@ -249,6 +249,9 @@ impl ClientSession {
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
             Request::Listen(spec) => plain(self.listen(spec)),
             Request::Unlisten { listener } => done(self.unlisten(listener)),
+            Request::Resolve { remote, local } => {
+                plain(self.core().resolve(self.id(), remote, local))
+            }
             Request::Connect { qp, spec } => plain(self.connect(qp, spec)),
             Request::Accept {
                 request,

@@ -43,7 +43,7 @@ pub use reservation::Reservation;
 pub use rnic_ipc::control::{Refusal, RefusalCode};
 pub use signals::{Signal, Signals};
 pub use sockets::{Sockets, SocketsConfig, attach, missing_features, steering_error};
-pub use way::{check_local, find_way, leads_over, refused, route_mtu};
+pub use way::{check_local, find_way, is_resolved, leads_over, refused, route_mtu};
 
 #[cfg(test)]
 mod tests;

@@ -51,18 +51,9 @@ pub(crate) fn resolve(
     };
     let failed = |error: NetlinkError| unreachable(&error.to_string());
     let not_yet = || unreachable("it is not known yet");
-    match look(netlink, interface, neighbour).map_err(failed)? {
-        Entry::Known(mac) => return Ok(mac),
-        Entry::Stale(mac) => {
-            // Good enough to begin with; the kernel confirms it in the meantime. Our own traffic
-            // does not show it that the neighbour is alive.
-            if let Err(error) = solicit(netlink, interface, neighbour) {
-                log::debug!("{error}");
-            }
-            return Ok(mac);
-        }
-        Entry::Missing(_) if timeout.is_none() => return Err(not_yet()),
-        Entry::Missing(_) => solicit(netlink, interface, neighbour).map_err(failed)?,
+    let asks = timeout.is_some();
+    if let Some(mac) = known(netlink, interface, neighbour, asks).map_err(failed)? {
+        return Ok(mac);
     }
     let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) else {
         return Err(not_yet());
@@ -81,6 +72,32 @@ pub(crate) fn resolve(
                 return Err(unreachable(&found));
             }
             Entry::Missing(_) => {}
+        }
+    }
+}
+
+/// The Ethernet address of a neighbour, if the kernel knows it. Else, with `asks`, the kernel is asked to find it.
+pub(crate) fn known(
+    netlink: &Netlink,
+    interface: &Interface,
+    neighbour: IpAddr,
+    asks: bool,
+) -> Result<Option<[u8; 6]>, NetlinkError> {
+    match look(netlink, interface, neighbour)? {
+        Entry::Known(mac) => Ok(Some(mac)),
+        Entry::Stale(mac) => {
+            // Good enough to begin with; the kernel confirms it in the meantime. Our own traffic
+            // does not show it that the neighbour is alive.
+            if let Err(error) = solicit(netlink, interface, neighbour) {
+                log::debug!("{error}");
+            }
+            Ok(Some(mac))
+        }
+        Entry::Missing(_) => {
+            if asks {
+                solicit(netlink, interface, neighbour)?;
+            }
+            Ok(None)
         }
     }
 }

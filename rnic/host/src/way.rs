@@ -42,6 +42,27 @@ pub fn find_way(
     Ok((route.source, path))
 }
 
+/// Whether the kernel knows the next hop on the way to `remote`. If not, it is asked to find it, which is not waited for.
+///
+/// # Errors
+///
+/// When `local` is not ours, or no route leads there over the interface.
+pub fn is_resolved(
+    netlink: &Netlink,
+    interface: &Interface,
+    remote: IpAddr,
+    local: Option<IpAddr>,
+) -> Result<bool, Refusal> {
+    if let Some(local) = local {
+        check_local(netlink, interface, local)?;
+    }
+    let hop = Route::find(netlink, interface, remote, local)?.next_hop;
+    let known = neighbour::known(netlink, interface, hop, true);
+    known
+        .map(|mac| mac.is_some())
+        .map_err(|error| refused("the Ethernet address of a neighbour", error))
+}
+
 /// The MTU of the route to `remote` from `local` (or an address of the kernel's choice), in bytes
 /// of an IP packet.
 ///

@@ -5,7 +5,7 @@
 //! socket, so that no request goes round the PRM. File descriptors travel beside a message; each
 //! variant says which.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +169,14 @@ pub enum Request {
         /// Which.
         listener: ListenerId,
     },
+    /// Has the host look for the link address of the next hop to a peer, and does not wait for it. Reply:
+    /// [`Response::Done`] when it is known, [`Response::Resolving`] when it is not yet: ask again.
+    Resolve {
+        /// The peer.
+        remote: IpAddr,
+        /// The local address, when the route's own choice isn't wanted.
+        local: Option<IpAddr>,
+    },
     /// Starts connecting; ends in [`Event::Established`], [`Event::Rejected`] or
     /// [`Event::ConnectFailed`]. Reply: [`Response::Connecting`].
     Connect {
@@ -291,6 +299,8 @@ pub enum Response {
         /// The address with the port that was taken.
         local: SocketAddr,
     },
+    /// To [`Request::Resolve`]: the neighbour has been asked, and has not answered yet.
+    Resolving,
     /// To [`Request::Connect`].
     Connecting {
         /// Our address, and the port: that which was taken, or over SCTP that of an association which the client has

@@ -49,6 +49,8 @@ pub(super) struct State {
     events: Option<Channel>,
     /// Rings that replace others are none of the depth that the client is told.
     pub(super) spoils_rings: bool,
+    /// No peer's link address is known.
+    pub(super) neighbour_is_silent: bool,
     /// The number that was given out last.
     pub(super) next: u32,
 }
@@ -80,6 +82,7 @@ impl Fake {
             kick: None,
             events: None,
             spoils_rings: false,
+            neighbour_is_silent: false,
             next: 0,
         }));
         let control = ours.as_fd().try_clone_to_owned().unwrap();
@@ -281,6 +284,7 @@ impl State {
                 let all: Vec<_> = (0..5).map(|n| (format!("counter_{n}"), n)).collect();
                 Response::Counters(all.into_iter().skip(first as usize).take(2).collect())
             }
+            Request::Resolve { .. } if self.neighbour_is_silent => Response::Resolving,
             Request::Connect {
                 spec: ConnectSpec {
                     local, local_port, ..

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Event, ListenSpec, MpaOptions, Request};
+use rnic_ipc::control::{DisconnectReason, Event, ListenSpec, MpaOptions, RefusalCode, Request};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
@@ -276,6 +276,41 @@ fn a_connect_that_nobody_waits_for_is_aborted() {
     let aborts = |request: &Request| matches!(request, Request::Disconnect { abort: true, .. });
     assert!(fake.asked().iter().any(aborts));
     assert_eq!(Arc::strong_count(&woken), 1, "a waker was left behind");
+}
+
+#[test]
+fn a_neighbour_that_is_not_known_yet_is_waited_for_without_blocking() {
+    let (fake, context) = Fake::start();
+    fake.with(|state| state.neighbour_is_silent = true);
+    let (qp, _cq) = queue_pair(&context);
+    let woken = Arc::<Count>::default();
+    let mut connecting = qp.connect(somewhere(), ConnectOptions::default());
+    let has_begun = || {
+        let asked = fake.asked();
+        asked.iter().any(|it| matches!(it, Request::Connect { .. }))
+    };
+    assert!(poll_once(Pin::new(&mut connecting), &woken).is_pending());
+    wait_until("its task does not run again", || {
+        woken.0.load(Ordering::SeqCst) > 0
+    });
+    let late = connecting.wait(Duration::from_millis(5));
+    assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+    assert!(!has_begun());
+    fake.with(|state| state.neighbour_is_silent = false);
+    assert!(poll_once(Pin::new(&mut connecting), &woken).is_pending());
+    assert!(has_begun());
+}
+
+#[test]
+fn a_neighbour_that_never_answers_is_an_error() {
+    let (fake, context) = Fake::start();
+    fake.with(|state| state.neighbour_is_silent = true);
+    let (qp, _cq) = queue_pair(&context);
+    let error = block_on(qp.connect(somewhere(), ConnectOptions::default())).unwrap_err();
+    let Error::Refused(refusal) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(refusal.code, RefusalCode::Unreachable, "{error}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::EventWait;
 use crate::error::Error;
 use crate::listener::{ConnectionRequest, Listener};
+use crate::wait::Deadline;
 
 /// A wait for a peer's request: [`Listener::accept`]. Await it, or [`wait`](Self::wait).
 ///
@@ -33,7 +34,9 @@ impl<'a> Accepting<'a> {
     /// Those of [`Self`], and [`Error::Timeout`].
     pub fn wait(&mut self, timeout: Duration) -> Result<ConnectionRequest, Error> {
         let listener = self.listener;
-        let asked = self.wait.block(timeout, |inboxes| listener.take(inboxes));
+        let asked = self
+            .wait
+            .block(Deadline::after(timeout), |inboxes| listener.take(inboxes));
         Ok(listener.request(asked?))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
-use std::time::Duration;
 
 use crate::context::Inner;
 use crate::error::Error;
@@ -32,10 +31,9 @@ impl<'a> EventWait<'a> {
     /// Blocks until `take` finds what it looks for. With no time at all it looks once.
     pub(crate) fn block<T>(
         &self,
-        timeout: Duration,
+        deadline: Deadline,
         take: impl FnMut(&mut Inboxes) -> Option<T>,
     ) -> Result<T, Error> {
-        let deadline = Deadline::after(timeout);
         self.context.wait_for_event(deadline, self.what, take)
     }
 

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::events::EventSource;
 use crate::shared::SharedReceiveQueue;
 use crate::sources::EventSources;
+use crate::wait::Deadline;
 
 /// A wait until fewer receives are left than the armed limit: [`SharedReceiveQueue::limit_reached`]. Await it, or
 /// [`wait`](Self::wait).
@@ -31,7 +32,7 @@ impl LimitReached<'_> {
     /// Those of [`Self`], and [`Error::Timeout`].
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
         let srq = self.srq;
-        self.wait.block(timeout, |inboxes| {
+        self.wait.block(Deadline::after(timeout), |inboxes| {
             inboxes.low_srqs.remove(&srq).then_some(())
         })
     }
@@ -70,8 +71,9 @@ impl NextSource<'_> {
     /// # Errors
     /// Those of [`Self`], and [`Error::Timeout`].
     pub fn wait(&mut self, timeout: Duration) -> Result<EventSource, Error> {
-        self.0
-            .block(timeout, |inboxes| inboxes.sources.as_mut()?.pop_front())
+        self.0.block(Deadline::after(timeout), |inboxes| {
+            inboxes.sources.as_mut()?.pop_front()
+        })
     }
 }
 

@@ -58,6 +58,7 @@ impl Cost {
             | Request::RegisterMemory(_)
             | Request::AllocStag { .. }
             | Request::Listen(_)
+            | Request::Resolve { .. }
             | Request::Connect { .. }
             | Request::StartCapture(_) => Self::Little,
             Request::Hello { .. }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rnic_host::Interface;
 use rnic_host::address::addresses;
-use rnic_host::netlink::NetlinkError;
-use rnic_host::{check_local, find_way, leads_over};
+use rnic_host::netlink::{Netlink, NetlinkError};
+use rnic_host::{check_local, find_way, is_resolved, leads_over};
 use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, VlanId};
 
@@ -98,11 +98,7 @@ impl OpenInterface {
         local: Option<IpAddr>,
         timeout: Option<Duration>,
     ) -> Result<PathToPeer, Refusal> {
-        let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
-        let l2 = match local {
-            Some(local) => self.l2_of(local),
-            None => self.l2_where(|l2| leads_over(netlink, &l2.interface, remote)),
-        };
+        let (netlink, l2) = self.l2_toward(remote, local)?;
         let (local, path) = find_way(netlink, &l2.interface, remote, local, timeout)?;
         let vlan = l2.vlan.or_else(|| self.vlans.of(local));
         let path = Path {
@@ -120,6 +116,30 @@ impl OpenInterface {
             internal_link: None,
             scope: l2.interface.index,
         })
+    }
+
+    /// Whether the next hop to `remote` is known, by [`is_resolved`].
+    pub(crate) fn is_resolved(
+        &self,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Result<bool, Refusal> {
+        let (netlink, l2) = self.l2_toward(remote, local)?;
+        is_resolved(netlink, &l2.interface, remote, local)
+    }
+
+    /// Which of the kernel's interfaces a path to `remote` goes over.
+    fn l2_toward(
+        &self,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Result<(&Netlink, L2Interface), Refusal> {
+        let netlink = self.netlink.as_ref().ok_or_else(|| only_loopback(remote))?;
+        let l2 = match local {
+            Some(local) => self.l2_of(local),
+            None => self.l2_where(|l2| leads_over(netlink, &l2.interface, remote)),
+        };
+        Ok((netlink, l2))
     }
 
     pub(super) fn l2_of(&self, local: IpAddr) -> L2Interface {

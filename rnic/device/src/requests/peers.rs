@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::Refusal;
+use rnic_ipc::control::{Refusal, Response};
 use rnic_ipc::id::ClientId;
 use rnic_net::PeerRules;
 
@@ -41,6 +41,25 @@ impl Core {
                 peers: peers.clone(),
             });
             log_refusal("the rules for a listener's peers", set);
+        }
+    }
+
+    /// Whether a client's connection to `remote` need not wait for a neighbour, who is asked otherwise.
+    pub(crate) fn resolve(
+        &self,
+        client: ClientId,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Result<Response, Refusal> {
+        if let Some(path) = self.interface.inner_path(remote, local) {
+            return path.map(|_| Response::Done);
+        }
+        let interface = &self.interface.config.interface;
+        self.prm().may_connect_to(client, remote, interface)?;
+        let resolved = self.interface.is_resolved(remote, local);
+        match resolved.map_err(|refusal| self.interface.with_link(refusal))? {
+            true => Ok(Response::Done),
+            false => Ok(Response::Resolving),
         }
     }
 

@@ -167,6 +167,10 @@ fn requests() -> Vec<Request> {
         Request::Unlisten {
             listener: ListenerId(1),
         },
+        Request::Resolve {
+            remote: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
+            local: None,
+        },
         Request::Connect {
             qp: QpNum(1),
             spec: ConnectSpec {
@@ -265,6 +269,7 @@ fn responses() -> Vec<Response> {
             listener: ListenerId(1),
             local: SocketAddr::new(V4, 2),
         },
+        Response::Resolving,
         Response::Connecting {
             local: SocketAddr::new(V4, 2),
         },
