@@ -234,22 +234,13 @@ impl Drop for Listener {
 }
 
 /// How to accept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AcceptOptions {
     /// For the peer: at most 512 bytes, 4 less with MPA revision 2.
     pub private_data: Vec<u8>,
     /// Our limits.
     pub mpa: MpaOptions,
-}
-
-impl Default for AcceptOptions {
-    fn default() -> Self {
-        Self {
-            private_data: Vec::new(),
-            mpa: MpaOptions::default(),
-        }
-    }
 }
 
 setters! {

@@ -247,7 +247,6 @@ fn flush_policies(host: &Host) {
 fn try_connect(pair: &Pair, family: Family, transport: Transport) -> Error {
     let end = Endpoint::new(&pair.daemon_a, 64);
     let options = ConnectOptions::default().transport(transport);
-    let options = options;
     let listen = ListenOptions::default().transport(transport);
     let server = Endpoint::new(&pair.daemon_b, 64);
     let at = pair.b.address(family, PORT);
