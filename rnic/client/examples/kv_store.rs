@@ -81,7 +81,7 @@ fn serve(context: &Context, address: SocketAddr) -> Result<(), Failure> {
             let accepted = request
                 .accept(
                     &end.qp,
-                    AcceptOptions::default().private_data(&advertisement.to_bytes()),
+                    AcceptOptions::default().private_data(advertisement.to_bytes()),
                 )
                 .wait(PATIENCE);
             if let Err(error) = accepted {

@@ -332,8 +332,8 @@ impl Qp {
     }
 
     /// Receives the bytes of the stream, in order. Returns how many were used, always whole FPDUs; the rest
-    /// must be presented again, with more bytes after it. A Send that is [held](hold) is not used, nor what is
-    /// behind it. Once the stream has ended, all bytes are used and dropped (RFC 5041 section 7.1).
+    /// must be presented again, with more bytes after it. A Send that waits for a receive is not used, nor
+    /// what is behind it. Once the stream has ended, all bytes are used and dropped (RFC 5041 section 7.1).
     pub fn receive(&mut self, ctx: &mut QpContext<'_>, pieces: &[&[u8]]) -> usize {
         self.receive_checked(ctx, pieces, &CrcVerified::NONE)
     }
