@@ -74,7 +74,6 @@ impl Features {
         Ok(Self { names, words })
     }
 
-    /// One of them.
     pub fn state(&self, feature: Feature) -> FeatureState {
         let Some(number) = self.names.iter().position(|name| name == feature.name()) else {
             return FeatureState::Off;

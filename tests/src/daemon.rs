@@ -188,14 +188,12 @@ impl Daemon {
         std::fs::read_dir(directory).map_or(0, Iterator::count)
     }
 
-    /// How many mappings it has.
     #[must_use]
     pub fn mappings(&self) -> usize {
         let path = format!("/proc/{}/maps", self.process.id());
         std::fs::read_to_string(path).map_or(0, |maps| maps.lines().count())
     }
 
-    /// How many threads it has.
     #[must_use]
     pub fn threads(&self) -> usize {
         let directory = format!("/proc/{}/task", self.process.id());

@@ -96,7 +96,6 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 }
 

@@ -179,9 +179,7 @@ impl Programs {
 /// A server and its client, ended.
 #[derive(Debug)]
 pub struct Both {
-    /// The client.
     pub client: Finished,
-    /// The server.
     pub server: Finished,
 }
 

@@ -19,7 +19,6 @@ const SCRIPT: &str = concat!(
 /// Everything that a capture holds, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dissection {
-    /// Frames in all.
     pub frames: u64,
     /// Frames with TCP.
     pub tcp: u64,
@@ -27,7 +26,6 @@ pub struct Dissection {
     pub requests: u64,
     /// MPA reply frames.
     pub replies: u64,
-    /// FPDUs.
     pub fpdus: u64,
     /// FPDUs whose CRC32C tshark found right.
     pub good_crcs: u64,

@@ -24,13 +24,11 @@ pub const FULL_ACCESS: Access = Access::LOCAL_WRITE
 /// One end of a connection, with a region of its own.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Its queue pair.
     pub qp: QueuePair,
     /// Where all its completions go.
     pub cq: CompletionQueue,
     /// Memory with [`FULL_ACCESS`].
     pub region: MemoryRegion,
-    /// The domain of both.
     pub pd: ProtectionDomain,
     /// The client that it is of.
     pub context: Context,

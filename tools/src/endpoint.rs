@@ -46,9 +46,7 @@ pub enum ToolError {
          lost before it was done{}", detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default()
     )]
     Work {
-        /// Which.
         wr_id: u64,
-        /// How.
         status: WcStatus,
         /// How the connection ended.
         detail: Option<String>,
@@ -73,7 +71,6 @@ pub enum ToolError {
 /// A queue pair with one completion queue for both of its work queues.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// The queue pair.
     pub qp: QueuePair,
     cq: CompletionQueue,
     inline: bool,

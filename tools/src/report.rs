@@ -21,7 +21,6 @@ pub struct Latency {
     pub p999: f64,
     /// Largest.
     pub max: f64,
-    /// Samples.
     pub samples: u64,
 }
 
@@ -82,7 +81,6 @@ pub struct Goodput {
     pub seconds: f64,
     /// 10^9 bits of payload a second.
     pub gbit_per_second: f64,
-    /// Messages a second.
     pub messages_per_second: f64,
 }
 

@@ -28,12 +28,9 @@ const DEVICE_VARIABLE: &str = "RNIC_DEVICE";
 /// The variable in which the dynamic linker looks for libraries first.
 const LIBRARY_VARIABLE: &str = "LD_LIBRARY_PATH";
 
-/// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The program.
     pub program: OsString,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// Start a private daemon even if another answers.
     pub private: bool,

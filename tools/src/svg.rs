@@ -20,7 +20,6 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// For the legend.
@@ -40,7 +39,6 @@ pub struct Plot {
     pub scales: [Scale; 2],
     /// Marks of the first axis, with what is written there.
     pub marks: Vec<(f64, String)>,
-    /// The lines.
     pub lines: Vec<Line>,
 }
 

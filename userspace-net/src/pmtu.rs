@@ -204,7 +204,6 @@ impl PathMtu {
         false
     }
 
-    /// The probe has arrived.
     pub fn probe_arrived(&mut self, now: Instant) -> bool {
         let Some(probe) = self.probe.take() else {
             return false;

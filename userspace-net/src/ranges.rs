@@ -34,7 +34,6 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// All of them.
     #[inline]
     pub fn as_slice(&self) -> &[Range<u64>] {
         &self.gaps[..self.count]

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 /// would make equal flows unequal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    /// The IP address.
     pub addr: IpAddr,
     /// The port, in host order.
     pub port: u16,
@@ -26,7 +25,6 @@ pub const fn may_be_a_host(addr: IpAddr) -> bool {
 }
 
 impl Endpoint {
-    /// An address and a port.
     #[inline]
     pub const fn new(addr: IpAddr, port: u16) -> Self {
         Self { addr, port }

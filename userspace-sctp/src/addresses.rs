@@ -44,7 +44,6 @@ impl Others {
         }
     }
 
-    /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
         self.list.into_iter().flatten()
     }

@@ -26,7 +26,6 @@ mod code {
     pub(super) const RESTART_WITH_NEW_PORT: u16 = 14;
 }
 
-/// One cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'a> {
     /// A DATA chunk names a stream that there is not.
@@ -86,7 +85,6 @@ impl<'a> Causes<'a> {
         self.bytes
     }
 
-    /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = Cause<'a>> + use<'a> {
         Elements::new(self.bytes).map(|element| element.map_or(Cause::Malformed, Cause::read))
     }

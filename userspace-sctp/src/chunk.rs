@@ -65,7 +65,6 @@ impl Report {
     }
 }
 
-/// One chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chunk<'a> {
     /// User data (section 3.3.1).
@@ -84,7 +83,6 @@ pub enum Chunk<'a> {
     Abort {
         /// The T bit.
         reflected: bool,
-        /// Why.
         causes: Causes<'a>,
     },
     /// The sender has no more data (3.3.8).

@@ -73,7 +73,6 @@ pub struct Tags {
 /// A cookie of ours that came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Returned {
-    /// What is in it.
     pub state: State,
     /// By how much it came too late. The peer is then told by an ERROR, unless there is an association with its
     /// tags (section 5.1.5).

@@ -30,9 +30,7 @@ impl AssocId {
 /// Both ends of an association, each an address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ends {
-    /// Ours.
     pub local: SocketAddr,
-    /// The peer's.
     pub remote: SocketAddr,
 }
 
@@ -109,21 +107,12 @@ pub enum Event {
     },
     /// `Path.Max.Retrans` was exceeded: the peer does not answer at an address. The association goes on, at another
     /// address if there is one that answers.
-    PathDown {
-        /// The peer's.
-        remote: IpAddr,
-    },
+    PathDown { remote: IpAddr },
     /// The peer has answered at another of its addresses for the first time: it is there (section 5.4), and data may go
     /// there.
-    PathConfirmed {
-        /// The peer's.
-        remote: IpAddr,
-    },
+    PathConfirmed { remote: IpAddr },
     /// The peer has answered there again.
-    PathUp {
-        /// The peer's.
-        remote: IpAddr,
-    },
+    PathUp { remote: IpAddr },
     /// The peer has closed: it sends no more, and takes no more messages than were posted.
     PeerClosed,
     /// The association ended in peace, all its data acknowledged. It is gone.
@@ -199,7 +188,6 @@ impl fmt::Debug for AbortCause {
 /// A message of the peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The stream.
     pub stream: u16,
     /// The Payload Protocol Identifier.
     pub protocol: u32,
@@ -210,7 +198,6 @@ pub struct Message<'a> {
 /// A message to be sent, unordered, in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outgoing<B> {
-    /// The stream.
     pub stream: u16,
     /// The Payload Protocol Identifier.
     pub protocol: u32,
@@ -256,7 +243,6 @@ pub enum PostError {
 pub struct Refused<B> {
     /// The caller's buffer.
     pub buffer: B,
-    /// Why.
     pub error: PostError,
 }
 
@@ -338,7 +324,6 @@ pub struct IcmpQuote {
 pub struct Info {
     /// Both ends, streams, adaptation.
     pub agreed: Agreed,
-    /// Its state.
     pub state: State,
     /// Chunks that can be posted.
     pub room: usize,
@@ -384,7 +369,6 @@ pub struct AssocCounters {
 /// A look at the path to one address of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathInfo {
-    /// The peer's address.
     pub remote: IpAddr,
     /// It is known that the peer is there (section 5.4).
     pub is_confirmed: bool,

@@ -22,7 +22,6 @@ const MISSING_MAX: u8 = 3;
 /// A chunk to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmission {
-    /// Its TSN.
     pub tsn: Tsn,
     /// Bytes with header and padding.
     pub bytes: usize,
@@ -76,7 +75,6 @@ pub struct NotSent {
 #[derive(Debug)]
 pub struct Outbound<B> {
     chunks: VecDeque<Chunk<B>>,
-    /// Of the first of them.
     first: Tsn,
     /// So many of them were sent at least once: they come first.
     sent: usize,

@@ -27,14 +27,12 @@ mod kind {
 /// The Adaptation Layer Indication of DDP (RFC 5043 section 5.1).
 pub const ADAPTATION_DDP: u32 = 1;
 
-/// One parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter<'a> {
     /// What the sender of a HEARTBEAT wants back.
     HeartbeatInfo(&'a [u8]),
     /// An address of the sender.
     Address(IpAddr),
-    /// The State Cookie.
     StateCookie(&'a [u8]),
     /// A parameter of the INIT that its receiver does not know, whole.
     Unrecognized(&'a [u8]),

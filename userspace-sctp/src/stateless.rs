@@ -43,13 +43,11 @@ pub struct Offer {
 /// What an answer to an INIT needs beside the packet.
 #[derive(Debug)]
 pub struct Listening<'a> {
-    /// What is offered.
     pub offer: Offer,
     /// For the cookie.
     pub secret: &'a Secret,
     /// Our address and port, to which the INIT came.
     pub local: SocketAddr,
-    /// The peer's.
     pub remote: SocketAddr,
     /// Most further addresses of the peer.
     pub other_addresses: usize,
@@ -83,7 +81,6 @@ pub enum InitRefusal {
     Adaptation {
         /// The peer's.
         found: Option<u32>,
-        /// Ours.
         ours: u32,
     },
 }
@@ -230,7 +227,6 @@ fn init_ack(
 /// Why a packet out of the blue gets no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
-    /// It has an ABORT.
     Abort,
     /// It ends what is over already: SHUTDOWN COMPLETE, COOKIE ACK, or an ERROR for a stale cookie.
     Over,

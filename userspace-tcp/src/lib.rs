@@ -65,6 +65,7 @@
 //! assert_eq!(stack.poll_event(), None);
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod config;
 mod congestion;

@@ -2,7 +2,7 @@
 //! that does. The same holds for what is posted in rows ([`userspace_tcp::Stack::post`]). Neither the peer nor the
 //! layer above can tell.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 #[path = "bursts/scenes.rs"]

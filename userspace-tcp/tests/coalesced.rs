@@ -1,7 +1,7 @@
 //! Consecutive segments may be given to TCP as one ([`CoalescedInfo`]): neither the layer above nor the
 //! peer can tell.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 

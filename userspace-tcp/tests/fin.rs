@@ -1,7 +1,7 @@
 //! Where FIN goes: with the last data, in a segment of its own ([`userspace_tcp::Config::fin_alone`]), or once all
 //! before it is acknowledged.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 

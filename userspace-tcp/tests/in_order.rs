@@ -2,7 +2,7 @@
 //! [`userspace_tcp::Stack::commit`]), and an answer may go out before their acknowledgment is processed
 //! ([`userspace_tcp::Stack::finish`]).
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 

@@ -1,6 +1,6 @@
 //! A connection goes on in another stack ([`userspace_tcp::Stack::detach`], [`userspace_tcp::Stack::attach`]).
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 

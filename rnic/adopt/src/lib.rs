@@ -197,7 +197,6 @@ pub enum NotAdopted {
     Host {
         /// The system call.
         call: &'static str,
-        /// Its error.
         errno: Errno,
     },
 }

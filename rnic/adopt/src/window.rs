@@ -76,7 +76,6 @@ impl Window {
         (self.device, self.inode)
     }
 
-    /// The offset of an address.
     pub(crate) fn offset_of(&self, address: usize) -> u64 {
         (address - self.base) as u64
     }

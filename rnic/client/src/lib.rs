@@ -135,6 +135,7 @@
 //! progress bar).
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod addresses;
 mod block_on;

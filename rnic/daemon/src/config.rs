@@ -52,12 +52,9 @@ pub(crate) enum ConfigError {
     /// It can't be read.
     #[error("can't read the configuration {}: {source}: name a file that can be read", path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// Why not.
         source: std::io::Error,
     },
-    /// It has faults.
     #[error("{}", lines(.0))]
     Faults(Vec<Fault>),
 }
@@ -86,7 +83,6 @@ fn lines(faults: &[Fault]) -> String {
     lines.join("\n")
 }
 
-/// Reads a file.
 pub(crate) fn read(path: &Path) -> Result<File, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),

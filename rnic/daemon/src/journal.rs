@@ -10,7 +10,6 @@ const VARIABLE: &str = "JOURNAL_STREAM";
 /// Where lines on standard error go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// To the journal.
     Journal,
     /// To a terminal, a file, another program.
     Other,

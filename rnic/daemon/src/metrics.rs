@@ -229,7 +229,6 @@ impl Stream {
     }
 }
 
-/// One scraper.
 struct Scraper {
     stream: Stream,
     deadline: Instant,

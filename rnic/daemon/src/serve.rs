@@ -44,7 +44,6 @@ pub(crate) enum ServeError {
     /// The place for metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// Signals.
     #[error("can't make a signalfd for SIGTERM, SIGINT and SIGHUP: {0}")]
     Signals(nix::errno::Errno),
     /// SIGBUS.
@@ -53,7 +52,6 @@ pub(crate) enum ServeError {
     /// Capabilities.
     #[error("can't give up privileges: {0}")]
     Privileges(Errno),
-    /// The user.
     #[error("can't switch to user {user}: {errno}: start rnicd as root, or leave --user out")]
     User {
         /// Whom.

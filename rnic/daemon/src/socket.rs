@@ -59,7 +59,6 @@ pub(crate) enum SocketError {
         path: PathBuf,
         /// The group's number.
         group: u32,
-        /// Why not.
         source: io::Error,
     },
     /// The file system refused.
@@ -73,7 +72,6 @@ pub(crate) enum SocketError {
         path: PathBuf,
         /// What was being done.
         what: &'static str,
-        /// Why not.
         source: io::Error,
     },
 }

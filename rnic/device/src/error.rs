@@ -32,7 +32,6 @@ pub enum DeviceError {
         interface: String,
         /// What was asked.
         asked: u32,
-        /// What it has.
         found: u32,
     },
     /// Capabilities that opening interfaces needs ([`crate::Devices::check`]).
@@ -64,7 +63,6 @@ pub enum DeviceError {
     BadConfig {
         /// Which value.
         what: &'static str,
-        /// What it is.
         asked: String,
         /// What it may be.
         advice: String,
@@ -77,7 +75,6 @@ pub enum DeviceError {
     Capture {
         /// The file.
         path: PathBuf,
-        /// Why.
         cause: io::Error,
     },
     /// Something else that the kernel refused.
@@ -85,7 +82,6 @@ pub enum DeviceError {
     Host {
         /// What was being done.
         what: &'static str,
-        /// Why not.
         cause: io::Error,
     },
 }

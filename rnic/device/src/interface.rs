@@ -107,7 +107,6 @@ impl OpenInterface {
         })
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.config.interface
     }

@@ -86,7 +86,6 @@ impl ClientSession {
         Self { device, client }
     }
 
-    /// Who the client is.
     pub fn client(&self) -> ClientId {
         self.client.id
     }

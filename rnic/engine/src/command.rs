@@ -60,10 +60,7 @@ pub enum Command {
         doorbells: DoorbellConsumer,
     },
     /// All of the client's objects are gone already.
-    RemoveClient {
-        /// Which.
-        client: ClientId,
-    },
+    RemoveClient { client: ClientId },
     /// Makes an STag valid.
     AddRegion {
         /// Its name.
@@ -81,19 +78,14 @@ pub enum Command {
         stag: Stag,
         /// The protection domain it belongs to.
         pd: PdId,
-        /// What it is for.
         kind: StagKind,
         /// What it has in common with the same STag in other shards, if there are any.
         word: Option<StagWord>,
     },
     /// Revokes an STag. After the answer no byte of its memory is touched.
-    RemoveRegion {
-        /// Which.
-        stag: Stag,
-    },
+    RemoveRegion { stag: Stag },
     /// A new completion queue.
     AddCq {
-        /// Whose.
         client: ClientId,
         /// Its name.
         cq: CqId,
@@ -106,24 +98,16 @@ pub enum Command {
     /// Another ring for a completion queue that has not failed. Where other shards have rings of it too, whoever
     /// waits for its completions is woken.
     ReplaceCqRing {
-        /// Which.
         cq: CqId,
         /// The engine's end.
         ring: CqProducer,
     },
     /// A completion queue takes nothing any more in another shard: nor does it here.
-    FailCq {
-        /// Which.
-        cq: CqId,
-    },
+    FailCq { cq: CqId },
     /// No queue pair uses it any more.
-    RemoveCq {
-        /// Which.
-        cq: CqId,
-    },
+    RemoveCq { cq: CqId },
     /// A new shared receive queue.
     AddSrq {
-        /// Whose.
         client: ClientId,
         /// Its name.
         srq: SrqId,
@@ -134,19 +118,14 @@ pub enum Command {
     },
     /// Tell once, by [`Event::SrqLimit`], when fewer than `limit` receives wait.
     ArmSrq {
-        /// Which.
         srq: SrqId,
         /// Receives; 0 for no telling.
         limit: u32,
     },
     /// No queue pair takes from it any more.
-    RemoveSrq {
-        /// Which.
-        srq: SrqId,
-    },
+    RemoveSrq { srq: SrqId },
     /// A new queue pair, Idle.
     AddQp {
-        /// Whose.
         client: ClientId,
         /// Its number.
         qp: QpNum,
@@ -159,10 +138,7 @@ pub enum Command {
     },
     /// Resets its connection if there is one; nothing of the client's memory is touched for it
     /// after the answer. No event tells of the connection's end.
-    RemoveQp {
-        /// Which.
-        qp: QpNum,
-    },
+    RemoveQp { qp: QpNum },
     /// A queue pair of another shard is a stream of this domain too.
     AddStream {
         /// Its domain.
@@ -179,7 +155,6 @@ pub enum Command {
     },
     /// Takes a waiting request away, for another shard of the same interface; answered by [`Answer::Request`].
     TakeRequest {
-        /// Which.
         request: ConnRequestId,
         /// The number of that shard.
         to: u8,
@@ -187,17 +162,11 @@ pub enum Command {
     /// Takes a request in that another shard had. When that can't be, its peer is reset.
     PutRequest(Box<MovedRequest>),
     /// Takes an Idle queue pair away, with what was posted to it, for another shard; answered by [`Answer::Qp`].
-    TakeQp {
-        /// Which.
-        qp: QpNum,
-    },
+    TakeQp { qp: QpNum },
     /// Adds a queue pair that another shard had.
     PutQp(Box<Qp>),
     /// The state of a queue pair; answered by [`Answer::QpState`].
-    QueryQp {
-        /// Which.
-        qp: QpNum,
-    },
+    QueryQp { qp: QpNum },
     /// Accept connections to `local`.
     Listen {
         /// Who is told of requests.
@@ -219,19 +188,14 @@ pub enum Command {
     SetRejectedPaths(RejectedPaths),
     /// Other peers may connect to a listener from now on. Connections that have begun go on.
     SetPeerRules {
-        /// Which.
         listener: ListenerId,
         /// Who may.
         peers: PeerRules,
     },
     /// Peers that have not asked whole are reset. Requests of which the client was told are answered as before.
-    Unlisten {
-        /// Which.
-        listener: ListenerId,
-    },
+    Unlisten { listener: ListenerId },
     /// Open a connection for an Idle queue pair.
     Connect {
-        /// Which.
         qp: QpNum,
         /// As it was asked for. Without a local port of its own, an association of the same client to the peer may be
         /// used over SCTP, from whatever port it goes. `local` is then free again by a [`ShardEvent::Released`] as soon
@@ -249,7 +213,6 @@ pub enum Command {
     },
     /// Take a waiting request with an Idle queue pair.
     Accept {
-        /// Which request.
         request: ConnRequestId,
         /// For which queue pair.
         qp: QpNum,
@@ -259,27 +222,19 @@ pub enum Command {
         private_data: Vec<u8>,
     },
     /// Between whom a waiting request asks for a connection; answered by [`Answer::RequestEnds`].
-    QueryRequest {
-        /// Which.
-        request: ConnRequestId,
-    },
+    QueryRequest { request: ConnRequestId },
     /// Refuse a waiting request.
     Reject {
-        /// Which.
         request: ConnRequestId,
         /// For the peer's application.
         private_data: Vec<u8>,
     },
     /// Refuse a waiting request that no application sees: a limit stands against it. A session is refused by a
     /// Terminate (RFC 5043 section 6.4).
-    Refuse {
-        /// Which.
-        request: ConnRequestId,
-    },
+    Refuse { request: ConnRequestId },
     /// End a queue pair's connection. Ends in [`Event::Disconnected`], or in
     /// [`Event::ConnectFailed`] when it was not established yet.
     Disconnect {
-        /// Which.
         qp: QpNum,
         /// RST at once, instead of FIN after what was posted.
         abort: bool,
@@ -287,7 +242,6 @@ pub enum Command {
     /// Change a queue pair's state, where [`Request::ModifyQp`](rnic_ipc::control::Request::ModifyQp)
     /// lets a client do that.
     ModifyQp {
-        /// Which.
         qp: QpNum,
         /// The state that it is to be in.
         state: QpState,
@@ -304,7 +258,6 @@ pub enum Command {
     MovePath {
         /// Our address, of the connections that are meant.
         local: IpAddr,
-        /// The peer's.
         remote: IpAddr,
         /// The way, for connections with the same VLAN tag, or without one like it. Others keep
         /// theirs: it came with the peer's frames, and no route is about it.
@@ -327,10 +280,7 @@ pub enum Command {
     },
     /// An address is the interface's no more: connections from it over the interface end with
     /// [`DisconnectReason::AddressGone`].
-    AddressGone {
-        /// Which.
-        address: IpAddr,
-    },
+    AddressGone { address: IpAddr },
     /// The broadcast addresses of the interface's subnets, in place of those before. What names one of them as its
     /// source or destination is dropped (RFC 9293 section 3.9.2.3).
     SetBroadcasts(Vec<Ipv4Addr>),
@@ -338,7 +288,6 @@ pub enum Command {
     SetInternalLink {
         /// Its number: of one whose other end is gone, of which it takes the place, or as many as there are.
         link: usize,
-        /// Its end.
         end: InternalEnd,
     },
     /// Some connections, from a cursor on; answered by [`Answer::Connections`].
@@ -371,7 +320,6 @@ pub enum Command {
     QueryMetrics,
     /// Show frames to a capture.
     AddCapture {
-        /// Its number.
         number: u32,
         /// Which frames.
         filter: Filter,
@@ -379,10 +327,7 @@ pub enum Command {
         sink: Box<dyn Capture>,
     },
     /// Show it none any more; answered by [`Answer::Capture`].
-    RemoveCapture {
-        /// Its number.
-        number: u32,
-    },
+    RemoveCapture { number: u32 },
 }
 
 /// What of the host forbids segments.
@@ -397,18 +342,14 @@ pub enum ForbiddenBy {
 /// What a shard tells without being asked.
 #[derive(Debug)]
 pub enum ShardEvent {
-    /// For a client.
     Client {
-        /// Which.
         client: ClientId,
         /// What happened.
         event: Event,
     },
     /// A connection request went away before it was accepted or rejected.
     RequestGone {
-        /// Which.
         request: ConnRequestId,
-        /// Why.
         reason: DisconnectReason,
     },
     /// No listener and no connection of this shard uses this address and port any more: its
@@ -422,22 +363,15 @@ pub enum ShardEvent {
     /// A peer has not answered for three retransmission timeouts (R1 of RFC 9293 section 3.8.3), or a path to it has
     /// become inactive (RFC 9260 section 8.2): the way there may be another by now. Or the peer has told of an address
     /// to which no way is known.
-    PathDoubtful {
-        /// Our address.
-        local: IpAddr,
-        /// The peer's.
-        remote: IpAddr,
-    },
+    PathDoubtful { local: IpAddr, remote: IpAddr },
     /// Peers wanted to connect to a listener, and an allow-list does not have them. Not more than a few of them
     /// are told in a second.
     PeerRefused {
         /// Whose listener.
         client: ClientId,
-        /// Which.
         listener: ListenerId,
         /// Its address and port.
         local: SocketAddr,
-        /// The peer's.
         remote: SocketAddr,
         /// The list that does not have it.
         list: ListOwner,
@@ -446,12 +380,7 @@ pub enum ShardEvent {
     },
     /// A region's memory is gone: its owner unmapped it, or the host could not give it back. The stream that
     /// found out has ended, and nobody has any right to the region.
-    RegionFault {
-        /// Whose it is.
-        client: ClientId,
-        /// Its STag.
-        stag: Stag,
-    },
+    RegionFault { client: ClientId, stag: Stag },
     /// A segment of no connection was dropped because the host forbids it, or an answer to it. Not more than a few of
     /// them are told in a second.
     HostPolicyDropped {
@@ -469,9 +398,7 @@ pub enum ShardEvent {
     /// Streams of a peer ended by invalid STags so often that its next connection to the client has to wait. Not
     /// more than a few of them are told in a second.
     GuessesPaused {
-        /// The client.
         client: ClientId,
-        /// The peer.
         remote: IpAddr,
         /// How many streams did.
         streams: u32,
@@ -482,9 +409,7 @@ pub enum ShardEvent {
     },
     /// A client broke the rules of its rings, or took their memory away: its objects are to be taken away.
     ClientFault {
-        /// Which.
         client: ClientId,
-        /// For programs.
         code: RefusalCode,
         /// What it did.
         message: String,

@@ -38,7 +38,6 @@ pub use table::{FlowSink, FlowState};
 pub(crate) struct Conn {
     /// TCP's name for it, or one behind those that TCP has.
     pub id: ConnId,
-    /// What it is.
     pub kind: ConnKind,
     /// Its ends.
     pub tuple: FourTuple,
@@ -103,7 +102,6 @@ pub(crate) struct Unheard {
 /// The active side of a start-up.
 #[derive(Debug)]
 pub(crate) enum Asking {
-    /// MPA's.
     Mpa {
         /// So far.
         initiator: Box<Initiator>,
@@ -158,10 +156,7 @@ pub(crate) enum Phase {
         asked: Asked,
     },
     /// Full Operation: FPDUs.
-    Rdma {
-        /// Whose.
-        qp: QpNum,
-    },
+    Rdma { qp: QpNum },
     /// Nobody above is interested any more: TCP is closing down or stands in TIME-WAIT. Or it is an association.
     Over,
 }

@@ -148,7 +148,6 @@ pub enum Ended {
     Aborted,
     /// Its queue pair went: the program destroyed it, ended, or was taken away.
     OwnerGone,
-    /// The peer reset it.
     ResetByPeer,
     /// The peer did not answer for the user timeout, to no keep-alive probe, or did not close.
     TimedOut,
@@ -171,7 +170,6 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// All of them.
     pub const ALL: [Self; 14] = [
         Self::ClosedHere,
         Self::ClosedByPeer,
@@ -276,7 +274,6 @@ pub struct Levels {
     pub connections: usize,
     /// SCTP associations.
     pub associations: usize,
-    /// Queue pairs.
     pub queue_pairs: usize,
     /// Valid STags.
     pub regions: usize,

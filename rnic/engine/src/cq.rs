@@ -41,9 +41,7 @@ struct Cq {
 /// A CQ that can't take completions any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CqFailure {
-    /// Whose it is.
     pub client: ClientId,
-    /// Which.
     pub cq: CqId,
     /// What happened.
     pub error: CqPushError,
@@ -53,7 +51,6 @@ pub struct CqFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("completion queue {cq} takes no completions any more")]
 pub struct CqDead {
-    /// Which.
     pub cq: CqId,
 }
 

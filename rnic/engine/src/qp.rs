@@ -96,15 +96,9 @@ pub enum CloseKind {
         control: u16,
     },
     /// The peer sent a Terminate: FIN.
-    TerminateReceived {
-        /// As above.
-        control: u16,
-    },
+    TerminateReceived { control: u16 },
     /// What the peer sent is in error, and no Terminate may say so (RFC 5044 section 7.1.2): RST.
-    PeerFault {
-        /// As above.
-        control: u16,
-    },
+    PeerFault { control: u16 },
     /// Nothing can be told to the peer any more: RST.
     AbortNow,
 }
@@ -160,7 +154,6 @@ impl Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue pair is {found:?}, but must be {wanted:?}")]
 pub struct WrongQpState {
-    /// Its state.
     pub found: QpState,
     /// The state that is needed.
     pub wanted: QpState,
@@ -217,7 +210,6 @@ impl Qp {
         self.id.num
     }
 
-    /// Whose it is.
     pub fn client(&self) -> ClientId {
         self.id.client
     }
@@ -233,7 +225,6 @@ impl Qp {
         self.id.user()
     }
 
-    /// Its state.
     pub fn state(&self) -> QpState {
         self.state
     }
@@ -455,7 +446,6 @@ impl Qp {
         Some(len)
     }
 
-    /// What it sends has Markers.
     pub(crate) fn sends_markers(&self) -> Markers {
         self.send.markers
     }

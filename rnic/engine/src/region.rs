@@ -326,7 +326,6 @@ impl std::fmt::Debug for MappedSlice<'_> {
     }
 }
 
-/// The checks of nothing.
 const NO_CHECKS: Checks = Checks { crc: 0, sum: 0 };
 
 /// Fills `out` with bytes from `from` on, with `words` between them. Returns CRC and checksum of all of it if

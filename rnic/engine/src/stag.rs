@@ -125,26 +125,16 @@ enum State {
 pub enum StagError {
     /// No such STag, or it was invalidated.
     #[error("{stag} is not a valid STag")]
-    Invalid {
-        /// The STag.
-        stag: Stag,
-    },
+    Invalid { stag: Stag },
     /// The STag is of another protection domain.
     #[error("{stag} is not associated with the stream's protection domain")]
-    NotAssociated {
-        /// The STag.
-        stag: Stag,
-    },
+    NotAssociated { stag: Stag },
     /// The region does not give this right.
     #[error("{stag} does not allow this access")]
-    AccessRights {
-        /// The STag.
-        stag: Stag,
-    },
+    AccessRights { stag: Stag },
     /// The tagged offset plus the length leaves the 64-bit space.
     #[error("{len} bytes at {to} wrap around the tagged offsets of {stag}")]
     Wrap {
-        /// The STag.
         stag: Stag,
         /// The first byte.
         to: TaggedOffset,
@@ -154,7 +144,6 @@ pub enum StagError {
     /// Before the region's first byte or after its last.
     #[error("{len} bytes at {to} are not within the bounds of {stag}")]
     Bounds {
-        /// The STag.
         stag: Stag,
         /// The first byte.
         to: TaggedOffset,
@@ -164,7 +153,6 @@ pub enum StagError {
     /// The memory of an Atomic Operation is not aligned to 64 bits.
     #[error("the memory at {to} of {stag} is not aligned to 64 bits")]
     Misaligned {
-        /// The STag.
         stag: Stag,
         /// The first byte.
         to: TaggedOffset,
@@ -182,16 +170,12 @@ pub enum AddRegionError {
     },
     /// The STag is in the table already.
     #[error("{stag} is in use")]
-    InUse {
-        /// The STag.
-        stag: Stag,
-    },
+    InUse { stag: Stag },
     /// The region's last byte would have no tagged offset.
     #[error("a region of {len} bytes at {base} wraps around the tagged offsets")]
     Wrap {
         /// Its first byte.
         base: TaggedOffset,
-        /// Its length.
         len: u64,
     },
 }
@@ -205,7 +189,6 @@ pub struct StagStatus {
     pub valid: bool,
     /// The only stream that may use it.
     pub qp: Option<QpNum>,
-    /// Its rights.
     pub access: Access,
     /// Its bytes.
     pub len: u64,

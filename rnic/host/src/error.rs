@@ -36,7 +36,6 @@ pub enum HostError {
     NotEthernet {
         /// Its name.
         interface: String,
-        /// What it is.
         found: String,
     },
     /// The interface is a bond without a member that could be served.
@@ -67,7 +66,6 @@ pub enum HostError {
         asked: u32,
         /// The interface, or a member of the bond.
         device: String,
-        /// How many it has.
         found: u32,
     },
     /// Frames of the MTU don't fit UMEM frames.
@@ -116,16 +114,10 @@ pub enum HostError {
     },
     /// XDP can't be had.
     #[error(transparent)]
-    Steering {
-        /// Why.
-        source: SteeringError,
-    },
+    Steering { source: SteeringError },
     /// AF_XDP sockets can't be had.
     #[error(transparent)]
-    Xsk {
-        /// Why.
-        source: XskError,
-    },
+    Xsk { source: XskError },
     /// The kernel's netlink did not tell what is needed.
     #[error("the kernel can't give {asked}: {found}")]
     Netlink {

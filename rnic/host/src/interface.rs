@@ -11,7 +11,6 @@ use crate::HostError;
 /// An Ethernet interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
     pub name: String,
     /// Its number in its network namespace.
     pub index: u32,

@@ -18,7 +18,6 @@ use crate::HostError;
 /// One of the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
     pub name: String,
     /// Its number in its network namespace.
     pub index: u32,
@@ -116,7 +115,6 @@ impl Members {
         Ok(self)
     }
 
-    /// Their indexes.
     pub fn indexes(&self) -> impl Iterator<Item = u32> {
         self.all.iter().map(|member| member.index)
     }

@@ -42,7 +42,6 @@ struct State {
 #[derive(Debug, thiserror::Error)]
 #[error("{asked}: {found}")]
 pub struct NetlinkError {
-    /// For people.
     pub asked: String,
     /// What came instead.
     pub found: Found,
@@ -134,7 +133,6 @@ where
         self.ask(asked, message, NLM_F_DUMP, Answer::Dump)
     }
 
-    /// Asks for a change.
     pub fn change(&self, asked: &str, message: M, flags: u16) -> Result<(), NetlinkError> {
         self.ask(asked, message, flags | NLM_F_ACK, Answer::Ack)
             .map(|_| ())

@@ -24,7 +24,6 @@ const OUTBOUND: u32 = 1 << 31;
 /// it is every frame that the RNIC receives or sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
-    /// The peer's address.
     pub peer: Option<IpAddr>,
     /// The TCP port of either end.
     pub port: Option<u16>,

@@ -62,10 +62,7 @@ pub enum Request {
     AllocPd,
     /// Fails while the PD has regions, memory windows, shared receive queues or queue pairs. Reply:
     /// [`Response::Done`].
-    DeallocPd {
-        /// Which.
-        pd: PdId,
-    },
+    DeallocPd { pd: PdId },
     /// Whether a region of so many bytes would be within the limits now. Nothing is granted: a client
     /// asks before it takes pages for a large one. Reply: [`Response::Done`].
     MayRegister {
@@ -83,7 +80,6 @@ pub enum Request {
     AllocStag {
         /// The STag's protection domain.
         pd: PdId,
-        /// What it is for.
         kind: StagKind,
     },
     /// When the reply comes, no byte of the region changes any more, through nothing that was bound
@@ -101,16 +97,12 @@ pub enum Request {
     /// new ones from then on; those in the old ones stay there. An armed queue is armed in the new ones.
     /// Reply: [`Response::Cq`] with one descriptor: the memory of the new rings.
     ResizeCq {
-        /// Which.
         cq: CqId,
         /// Least number of entries; rounded up to a power of two. No fewer than it has.
         depth: u32,
     },
     /// Fails while queue pairs use it. Reply: [`Response::Done`].
-    DestroyCq {
-        /// Which.
-        cq: CqId,
-    },
+    DestroyCq { cq: CqId },
     /// Reply: [`Response::Srq`] with one descriptor: the queue's memory.
     CreateSrq {
         /// Protection domain of the queue and of the queue pairs that take from it.
@@ -123,28 +115,18 @@ pub enum Request {
     /// Asks for one [`Event::SrqLimit`] when fewer receives wait than that: at once when that is so
     /// already. 0 takes the wish back. Reply: [`Response::Done`].
     ArmSrq {
-        /// Which.
         srq: SrqId,
         /// Receives.
         limit: u32,
     },
     /// Fails while queue pairs take from it. Reply: [`Response::Done`].
-    DestroySrq {
-        /// Which.
-        srq: SrqId,
-    },
+    DestroySrq { srq: SrqId },
     /// Reply: [`Response::Qp`] with one descriptor: the memory of both work queues.
     CreateQp(QpAttributes),
     /// Ends its connection abortively if there is one. Reply: [`Response::Done`].
-    DestroyQp {
-        /// Which.
-        qp: QpNum,
-    },
+    DestroyQp { qp: QpNum },
     /// Reply: [`Response::QpState`].
-    QueryQp {
-        /// Which.
-        qp: QpNum,
-    },
+    QueryQp { qp: QpNum },
     /// Changes a queue pair's state, as the RDMA verbs for iWARP let a consumer do it:
     ///
     /// | from | to | what happens |
@@ -157,7 +139,6 @@ pub enum Request {
     /// Everything else is refused with [`RefusalCode::WrongState`]; `Rts` is reached by
     /// [`Request::Connect`] and [`Request::Accept`]. Reply: [`Response::Done`].
     ModifyQp {
-        /// Which.
         qp: QpNum,
         /// The state that it is to be in.
         state: QpState,
@@ -205,7 +186,6 @@ pub enum Request {
     },
     /// Ends in [`Event::Disconnected`]. Reply: [`Response::Done`].
     Disconnect {
-        /// Which.
         qp: QpNum,
         /// RST at once, instead of FIN after what was posted.
         abort: bool,
@@ -217,7 +197,6 @@ pub enum Request {
     },
     /// A look at objects of one kind that this client may see. Reply: [`Response::Inspected`].
     Inspect {
-        /// Which kind.
         what: Kind,
         /// Begin behind this cursor: 0, or [`Page::next`].
         after: u32,
@@ -325,7 +304,6 @@ pub enum Response {
 /// A request that was refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For programs.
     pub code: RefusalCode,
     /// For people: what was asked, what was found, what to do.
     pub message: String,
@@ -437,13 +415,10 @@ pub enum QpState {
 pub enum Event {
     /// A peer sent an MPA request to a listener: accept or reject it.
     ConnectRequest {
-        /// Which listener.
         listener: ListenerId,
         /// To name in the answer.
         request: ConnRequestId,
-        /// Our address.
         local: SocketAddr,
-        /// The peer's.
         remote: SocketAddr,
         /// What the peer asked; `ird` and `ord` are the peer's.
         mpa: MpaOptions,
@@ -452,7 +427,6 @@ pub enum Event {
     },
     /// The queue pair is in RDMA mode.
     Established {
-        /// Which.
         qp: QpNum,
         /// What was agreed; `ird` and `ord` are ours now.
         mpa: MpaOptions,
@@ -463,7 +437,6 @@ pub enum Event {
     },
     /// The peer rejected the connection; the queue pair is in Error.
     Rejected {
-        /// Which.
         qp: QpNum,
         /// What the peer said of its depths, which may be why; none when it spoke revision 1.
         peer: Option<PeerDepths>,
@@ -472,38 +445,25 @@ pub enum Event {
     },
     /// The connection did not come about; the queue pair is in Error.
     ConnectFailed {
-        /// Which.
         qp: QpNum,
-        /// Why.
         reason: DisconnectReason,
-        /// For people.
         message: String,
     },
     /// The connection is gone; the queue pair is in Error and all its work is flushed.
     Disconnected {
-        /// Which.
         qp: QpNum,
-        /// Why.
         reason: DisconnectReason,
-        /// For people.
         message: String,
     },
     /// The CQ overflowed; its queue pairs are in Error.
-    CqError {
-        /// Which.
-        cq: CqId,
-    },
+    CqError { cq: CqId },
     /// Fewer receives wait than the limit it was armed with; it is disarmed.
-    SrqLimit {
-        /// Which.
-        srq: SrqId,
-    },
+    SrqLimit { srq: SrqId },
     /// The last event: the RNIC takes the client away, with all that it has.
     SessionEnded(Refusal),
     /// A request is gone: its peer went away, it was answered too late, or another took its place. There is no
     /// such event for a request that the client was not told of yet.
     RequestGone {
-        /// Of which listener.
         listener: ListenerId,
         /// As [`Event::ConnectRequest`] named it.
         request: ConnRequestId,
@@ -534,10 +494,7 @@ pub enum DisconnectReason {
         control: u16,
     },
     /// The peer sent a Terminate.
-    TerminateReceived {
-        /// As above.
-        control: u16,
-    },
+    TerminateReceived { control: u16 },
     /// A work request of ours was at fault. A peer that could be told got a Terminate: RDMAP's local
     /// catastrophic error.
     LocalError,
@@ -547,10 +504,7 @@ pub enum DisconnectReason {
     InterfaceGone,
     /// We found an error in what the peer sent where no Terminate may say so: in its first FPDU (RFC 5044
     /// section 7.1.2), or after our FIN. The connection was reset.
-    PeerFault {
-        /// As above.
-        control: u16,
-    },
+    PeerFault { control: u16 },
     /// Its local address was taken away from the interface.
     AddressGone,
     /// Over SCTP: what came is no DDP Stream Session (RFC 5043), or breaks the rules of SCTP.

@@ -189,7 +189,6 @@ pub struct NotFound {
 /// A place where no daemon answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The place.
     pub place: Place,
     /// What is wrong there.
     pub fault: Fault,
@@ -201,10 +200,7 @@ pub enum Fault {
     /// The kernel said so.
     Kernel(Errno),
     /// The daemon is another user's, who put it there.
-    OtherUser {
-        /// Whose.
-        uid: u32,
-    },
+    OtherUser { uid: u32 },
     /// The runtime directory is not this user's alone.
     Directory(Directory),
 }

@@ -73,7 +73,6 @@ impl Page {
     }
 }
 
-/// One object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Object {
     /// Of [`Kind::Clients`].
@@ -92,10 +91,8 @@ pub enum Object {
     Limit(LimitInfo),
 }
 
-/// A client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientInfo {
-    /// Its number.
     pub client: ClientId,
     /// Its process when it connected; 0 when the daemon's PID namespace does not see it.
     pub pid: u32,
@@ -105,7 +102,6 @@ pub struct ClientInfo {
     pub gid: u32,
     /// The name of its program then, for people; empty when it is not known.
     pub program: String,
-    /// What it holds.
     pub holds: Vec<Holding>,
     /// Requests of it that were refused.
     pub refused: u64,
@@ -170,7 +166,6 @@ pub struct ConnectionInfo {
 /// An address of a peer over SCTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAddress {
-    /// Which.
     pub address: IpAddr,
     /// What is known of it.
     pub state: AddressState,
@@ -225,9 +220,7 @@ impl Stage {
 pub struct QpInfo {
     /// Its number.
     pub qp: QpNum,
-    /// Whose.
     pub client: ClientId,
-    /// Its state.
     pub state: QpState,
     /// Its protection domain.
     pub pd: PdId,
@@ -250,9 +243,7 @@ pub struct QpInfo {
 /// A completion queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CqInfo {
-    /// Its number.
     pub cq: CqId,
-    /// Whose.
     pub client: ClientId,
     /// Entries.
     pub depth: u32,
@@ -265,7 +256,6 @@ pub struct CqInfo {
 pub struct RegionInfo {
     /// The upper 24 bits of its STag.
     pub index: u32,
-    /// Whose.
     pub client: ClientId,
     /// Its protection domain.
     pub pd: PdId,
@@ -277,18 +267,14 @@ pub struct RegionInfo {
     pub valid: bool,
     /// The only queue pair whose stream may use it; without one all of its protection domain may.
     pub qp: Option<QpNum>,
-    /// Its rights.
     pub access: Access,
     /// Its length in bytes; 0 for a window that is not bound.
     pub bytes: u64,
 }
 
-/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerInfo {
-    /// Its number.
     pub listener: ListenerId,
-    /// Whose.
     pub client: ClientId,
     /// What DDP goes over.
     pub transport: Transport,
@@ -296,12 +282,10 @@ pub struct ListenerInfo {
     pub local: SocketAddr,
 }
 
-/// A limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitInfo {
     /// What it bounds.
     pub scope: Scope,
-    /// Its name.
     pub name: String,
     /// How much is held, where that is one number and the asker's to know.
     pub held: Option<u64>,
@@ -317,9 +301,7 @@ pub enum Scope {
     Device,
     /// All clients of the asking client's user together.
     User,
-    /// Each client.
     Client,
-    /// Each object.
     Object,
 }
 
@@ -327,10 +309,7 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Takes a client away with all that it has: of one's own user, or of any for an administrator.
-    DropClient {
-        /// Which.
-        client: ClientId,
-    },
+    DropClient { client: ClientId },
     /// Resets a connection that one may see.
     DropConnection {
         /// Its number.
@@ -361,7 +340,6 @@ pub enum DaemonOrder {
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names of the crate `log`")]
 pub enum LogLevel {
     Off,
     Error,

@@ -353,7 +353,6 @@ pub enum TransportError {
     Host {
         /// The system call.
         call: &'static str,
-        /// Its error.
         errno: Errno,
     },
 }

@@ -159,7 +159,6 @@ numbered! {
         Write = 1,
         /// RDMA Read.
         Read = 2,
-        /// Send with Invalidate.
         SendInvalidate = 3,
         /// A receive.
         Recv = 4,

@@ -71,9 +71,7 @@ pub struct IpsecPolicy {
     pub destination: Prefix,
     /// The protocol's number; 0 for any.
     pub protocol: u8,
-    /// Source ports.
     pub source_port: PortSelector,
-    /// Destination ports.
     pub destination_port: PortSelector,
     /// What happens to these packets.
     pub action: IpsecAction,

@@ -55,7 +55,6 @@ pub enum ListOwner {
 }
 
 impl ListOwner {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Interface, Self::User, Self::Listener];
 }
 

@@ -41,7 +41,6 @@ pub struct HeaderPrediction {
 /// before the checksum is found right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// What it says.
     pub says: PredictedFields,
     /// TCP's checksum so far, as a sum of words: all but the payload.
     sum: u64,
@@ -95,7 +94,6 @@ pub struct PredictedFields {
     pub seq: SeqNum,
     /// Acknowledgment number.
     pub ack: SeqNum,
-    /// Window.
     pub window: u16,
     /// Control bits: those that the headers were known with, and PSH or not.
     pub flags: Flags,

@@ -12,7 +12,6 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its number.
     pub const fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -21,7 +20,6 @@ impl Protocol {
         }
     }
 
-    /// The one with this number.
     #[inline]
     pub const fn of_number(number: u8) -> Option<Self> {
         match number {

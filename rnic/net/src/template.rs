@@ -43,7 +43,6 @@ pub struct VariableFields {
     pub flags: Flags,
     /// Window as on the wire.
     pub window: u16,
-    /// The timestamps option.
     pub timestamps: Option<Timestamps>,
     /// The ECN field of the IP header.
     pub ecn: Ecn,

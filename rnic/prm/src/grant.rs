@@ -33,7 +33,6 @@ grants! {
     }
     /// A new memory region, or an STag without memory.
     RegionGrant {
-        /// Whose.
         client: ClientId,
         /// Its STag, of which the key was drawn just now.
         stag: Stag,
@@ -42,23 +41,18 @@ grants! {
     }
     /// A region that is to be revoked.
     RegionRevocation {
-        /// Its STag.
         stag: Stag,
     }
     /// Other rings for a completion queue.
     CqResize {
-        /// Whose.
         client: ClientId,
-        /// Which.
         cq: CqId,
         /// Entries of each new ring: a power of two.
         depth: u32,
-        /// How many rings.
         rings: u32,
     }
     /// A new completion queue.
     CqGrant {
-        /// Whose.
         client: ClientId,
         /// Its name.
         cq: CqId,
@@ -72,7 +66,6 @@ grants! {
     }
     /// A new shared receive queue.
     SrqGrant {
-        /// Whose.
         client: ClientId,
         /// Its name.
         srq: SrqId,
@@ -93,7 +86,6 @@ grants! {
     }
     /// A new queue pair.
     QpGrant {
-        /// Whose.
         client: ClientId,
         /// Its number.
         qp: QpNum,
@@ -112,7 +104,6 @@ grants! {
     }
     /// A new listener.
     ListenGrant {
-        /// Whose.
         client: ClientId,
         /// Its name.
         listener: ListenerId,
@@ -130,14 +121,12 @@ grants! {
     }
     /// A connection request that is to be accepted with a queue pair.
     AcceptGrant {
-        /// The request.
         request: ConnRequestId,
         /// The queue pair.
         qp: QpNum,
     }
     /// A connection request that is to be rejected.
     RejectGrant {
-        /// The request.
         request: ConnRequestId,
     }
 }
@@ -168,7 +157,6 @@ pub struct Teardown {
 }
 
 impl Teardown {
-    /// Whose.
     pub fn client(&self) -> ClientId {
         self.client
     }

@@ -57,7 +57,6 @@ macro_rules! quota {
         pub enum Resource { $($(#[$doc])* $resource,)* }
 
         impl Resource {
-            /// All of them.
             pub const ALL: [Self; [$(Self::$resource),*].len()] = [$(Self::$resource),*];
 
             /// Its name, the same as the field's of [`Quota`].
@@ -100,7 +99,6 @@ macro_rules! quota {
 }
 
 quota! {
-    /// Protection domains.
     ProtectionDomains protection_domains: u32 = 64, 1024, 4096;
     at most 1 << 20;
     /// Memory regions and windows, that is STags. Each region is a mapping of the process's, as
@@ -116,13 +114,10 @@ quota! {
     /// descriptor.
     RemoteRegions remote_regions: u32 = 32, 0, 1024;
     at most crate::STAGS_MAX.into();
-    /// Completion queues.
     CompletionQueues completion_queues: u32 = 1024, 1024, 4096;
     at most 1 << 16;
-    /// Shared receive queues.
     SharedReceiveQueues shared_receive_queues: u32 = 256, 256, 1024;
     at most 1 << 16;
-    /// Queue pairs.
     QueuePairs queue_pairs: u32 = 1024, 1024, 4096;
     at most 1 << 16;
     /// Entries in all completion queues and slots in all work queues.
@@ -131,7 +126,6 @@ quota! {
     /// Work requests that may be outstanding: the depths of all work queues together.
     OutstandingWork outstanding_work: u64 = 1 << 20, 1 << 20, 1 << 22;
     at most 1 << 32;
-    /// Listeners.
     Listeners listeners: u32 = 64, 256, 1024;
     at most 1 << 16;
     /// Connection requests that wait for an answer.

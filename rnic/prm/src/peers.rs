@@ -9,7 +9,6 @@ use rnic_net::AllowList;
 /// The allow-list of peers that connect to listeners at an address and port, whosever they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerPeers {
-    /// Of which listeners.
     pub at: ListenerAddress,
     /// The peers.
     pub allowed: AllowList,

@@ -31,7 +31,6 @@ pub(crate) struct Slot<T> {
 pub(crate) enum Phase {
     /// Granted, but the shard has not made it yet.
     Coming,
-    /// There.
     Live,
     /// The shard is taking it away; its number is not free yet.
     Leaving,

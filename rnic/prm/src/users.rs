@@ -66,9 +66,7 @@ impl Default for UserLimits {
 pub struct Users {
     /// Everybody who is not named.
     pub others: UserLimits,
-    /// By uid.
     pub by_uid: HashMap<u32, UserLimits>,
-    /// Each user with this gid.
     pub by_gid: HashMap<u32, UserLimits>,
 }
 

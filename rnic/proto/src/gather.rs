@@ -8,7 +8,6 @@ mod tests;
 /// Bytes to be looked at, in one slice or over several ([`Gather`]). Nearly all FPDUs lie in one, and
 /// what is compiled for that needs no more than an address and a length.
 pub trait Bytes<'a>: Copy {
-    /// How many.
     fn len(&self) -> usize;
 
     /// The `len` bytes from `offset` on, or none when there are less.

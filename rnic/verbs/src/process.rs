@@ -119,7 +119,6 @@ impl Process {
         }
     }
 
-    /// The device of an interface.
     pub(crate) fn device(&self, interface: &str) -> Arc<Device> {
         let mut known = lock(&self.devices);
         let made = || Arc::new(Device::new(&self.device_prefix, interface));

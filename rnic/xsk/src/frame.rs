@@ -105,7 +105,6 @@ impl Frame {
         self
     }
 
-    /// Which UMEM's it is.
     #[inline]
     pub(crate) fn is_of(&self, umem: NonZeroU32) -> bool {
         (self.place.get() >> u32::BITS) as u32 == umem.get()

@@ -25,7 +25,6 @@ pub enum KernelFeature {
 const GENERIC_SEVERAL_BUFFERS: (u32, u32) = (6, 9);
 
 impl KernelFeature {
-    /// All of them.
     pub const ALL: [Self; 3] = [
         Self::SeveralBuffers,
         Self::PreferBusyPoll,

@@ -100,11 +100,9 @@ pub trait Port {
 pub struct PortStatistics {
     /// Packets given to the caller.
     pub received: u64,
-    /// Bytes in them.
     pub received_bytes: u64,
     /// Frames taken by `transmit`.
     pub transmitted: u64,
-    /// Bytes in them.
     pub transmitted_bytes: u64,
     /// Frames given back by `completed`.
     pub completed: u64,
@@ -129,7 +127,6 @@ pub struct PortStatistics {
     pub chains_received: u64,
     /// Packets that were sent with several segments in them.
     pub super_packets_sent: u64,
-    /// Segments in them.
     pub super_packet_segments_sent: u64,
     /// The kernel's count: received frames dropped for another reason.
     pub kernel_rx_dropped: u64,

@@ -175,7 +175,6 @@ impl Umem {
         self.inner.chunk.narrow(self.inner.frames) as usize
     }
 
-    /// The size of a chunk.
     pub fn chunk(&self) -> ChunkSize {
         self.inner.chunk
     }
@@ -304,7 +303,6 @@ impl Umem {
         Some(copy)
     }
 
-    /// A copy of a frame.
     pub(crate) fn copy(&self, from: &Frame, pool: &mut FramePool) -> Option<Frame> {
         let bytes = self.bytes(from);
         let mut copy = pool.alloc_for(bytes.len())?;

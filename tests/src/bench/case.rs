@@ -32,14 +32,12 @@ pub enum Work {
     Memory(MemoryRun),
 }
 
-/// One case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Its name, for tables and `--only`: what it does, and where.
     pub name: String,
     /// Where; `None` for what needs no network.
     pub place: Option<Place>,
-    /// What.
     pub work: Work,
 }
 

@@ -7,7 +7,6 @@ use super::results::Results;
 use super::stats::{Summary, ratio_of_medians};
 use super::{CPU, GBIT, GBIT_ALONE, MESSAGES, Napi, P50, P99};
 
-/// A bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// No less than this.
@@ -50,7 +49,6 @@ pub struct Side {
 pub struct Goal {
     /// The figure, for people.
     pub what: String,
-    /// Its bound.
     pub bound: Bound,
     above: Side,
     below: Option<Side>,
@@ -120,7 +118,6 @@ impl Goal {
         measured.ok_or_else(|| "in no round both were measured".to_owned())
     }
 
-    /// For programs.
     #[must_use]
     pub fn json(&self, results: &Results) -> Value {
         let (measured, why) = match self.verdict(results) {
@@ -174,7 +171,6 @@ impl Side {
     }
 }
 
-/// All goals.
 #[must_use]
 pub fn all() -> Vec<Goal> {
     let mut goals = Vec::new();

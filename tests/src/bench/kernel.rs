@@ -18,7 +18,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         if self.offloads {

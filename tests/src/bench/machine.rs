@@ -37,7 +37,6 @@ impl Machine {
         }
     }
 
-    /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({

@@ -48,11 +48,9 @@ const SETTLED: Duration = Duration::from_secs(3);
 pub enum Traffic {
     /// RDMA Writes of so many bytes each.
     Writes(u32),
-    /// Nothing.
     None,
 }
 
-/// A run of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyRun {
     /// How many there are.
@@ -64,7 +62,6 @@ pub struct ManyRun {
 }
 
 impl ManyRun {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
         let what = match self.traffic {
@@ -109,7 +106,6 @@ fn daemons(
     Daemons::start(testbed, place, polling, &["--config", &configuration]).map(Some)
 }
 
-/// Runs it.
 pub(super) fn run(testbed: &mut Testbed, place: Place, run: &ManyRun) -> Result<Figures, String> {
     let at = testbed.next_address(place).to_string();
     let daemons = daemons(testbed, place, run.rnic_source)?;

@@ -32,7 +32,6 @@ impl MemoryWork {
     }
 }
 
-/// A run of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRun {
     /// Engines or bare work.
@@ -44,7 +43,6 @@ pub struct MemoryRun {
 }
 
 impl MemoryRun {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
         let work = self.work.name();

@@ -14,7 +14,6 @@ pub enum Napi {
 }
 
 impl Napi {
-    /// All.
     pub const ALL: [Self; 3] = [Self::Inline, Self::Rps, Self::Threaded];
 
     /// In names of cases.

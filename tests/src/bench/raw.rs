@@ -49,7 +49,6 @@ pub enum Load {
 }
 
 impl Load {
-    /// All.
     pub const ALL: [Self; 2] = [Self::Nothing, Self::Bytes];
 
     /// In names of cases.

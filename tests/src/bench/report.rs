@@ -12,7 +12,6 @@ use super::results::{Results, Row};
 use super::stats::Summary;
 use super::{CPU, GBIT, GBIT_ALONE, MESSAGES, P50, P90, P99, P999};
 
-/// What a report is of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// Where it was measured.
@@ -26,7 +25,6 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
         let goals = goals::all();
@@ -44,7 +42,6 @@ impl Report<'_> {
         rounds.max().unwrap_or(0)
     }
 
-    /// For people.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();

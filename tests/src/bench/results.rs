@@ -8,7 +8,6 @@ use super::{Case, Figures};
 /// What one case did.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Who.
     pub case: Case,
     /// Why it did not run at all.
     pub unsupported: Option<String>,
@@ -21,7 +20,6 @@ pub struct Row {
 /// All of them, in the order in which they run.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// A row for each.
     pub rows: Vec<Row>,
 }
 
@@ -40,7 +38,6 @@ impl Results {
         }
     }
 
-    /// The row of a name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.case.name == name)
@@ -52,7 +49,6 @@ impl Results {
         self.rows.iter().any(|row| !row.failures.is_empty())
     }
 
-    /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
         self.rows.iter().map(Row::json).collect()

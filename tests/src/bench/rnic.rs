@@ -19,7 +19,6 @@ use crate::tool;
 pub enum RnicSource {
     /// In the processes that use them.
     Embedded,
-    /// In daemons.
     Daemon(Polling),
 }
 
@@ -49,7 +48,6 @@ impl RnicSource {
 }
 
 impl Polling {
-    /// All.
     pub const ALL: [Self; 3] = [Self::Adaptive, Self::Spin, Self::Event];
 
     /// In names of cases.
@@ -77,14 +75,12 @@ impl Polling {
 pub enum Operation {
     /// RDMA Write.
     Write,
-    /// Send.
     Send,
     /// RDMA Read.
     Read,
 }
 
 impl Operation {
-    /// All.
     pub const ALL: [Self; 3] = [Self::Write, Self::Send, Self::Read];
 
     /// As `rnic-perf` calls it.
@@ -383,7 +379,6 @@ fn figures(report: &Value) -> Result<Figures, String> {
     goodput(report)
 }
 
-/// The goodput in a report.
 pub(super) fn goodput(report: &Value) -> Result<Figures, String> {
     let goodput = &report["goodput"];
     let mut figures = Figures::new();

@@ -37,7 +37,6 @@ impl Summary {
         }))
     }
 
-    /// As JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({ "median": self.median, "min": self.min, "max": self.max })

@@ -5,7 +5,6 @@
 pub struct Cell {
     /// For the table and for `--only`.
     pub name: &'static str,
-    /// For people.
     pub what: &'static str,
     /// What the link does beside its rate and queue.
     impairments: &'static [&'static str],

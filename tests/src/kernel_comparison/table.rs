@@ -62,7 +62,6 @@ impl Table {
         Some((ratio * 100.0).round() / 100.0)
     }
 
-    /// As Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::from(

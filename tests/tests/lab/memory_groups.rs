@@ -18,14 +18,12 @@ const CLIENT: u64 = 64 * MIB;
 /// What the daemon's group may have beyond what the daemon has with one connection: it keeps 16 MiB.
 const MORE: u64 = 24 * MIB;
 
-/// A program in a group.
 fn inside(group: &Cgroup, namespace: &Namespace, program: &str) -> Command {
     let shell = namespace.command("sh").label(program);
     let script = group.script();
     shell.args(["-c", &script, "sh"]).arg(binary::path(program))
 }
 
-/// A daemon in a group.
 fn daemon_inside(group: &Cgroup, lab: &Lab, namespace: &Namespace) -> Daemon {
     let socket = lab.directory().join(format!("{}.sock", namespace.name()));
     let command = inside(group, namespace, "rnicd")

@@ -35,7 +35,6 @@ const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm", "-pthread"]);
 /// With nothing of the verbs but the headers.
 const CPP_ALONE: (&str, &[&str]) = ("g++", &["-std=c++17", "-ldl"]);
 
-/// A program, built.
 fn built(programs: &Programs, source: &str, (compiler, with): (&str, &[&str])) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs");
     let program = programs.pair.lab.directory().join("program");

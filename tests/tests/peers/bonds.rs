@@ -1,7 +1,5 @@
 //! An interface that is a bond: its members' queues have the sockets.
 
-#![allow(missing_docs, reason = "a test")]
-
 use rnic_tests::kernels::Bonds;
 
 #[test]

@@ -116,7 +116,6 @@ impl TestBed {
         .args(words)
     }
 
-    /// It listens.
     fn listening(&self, family: Family, words: &[String]) -> Process {
         listening(self.peer("listen", family, words))
     }

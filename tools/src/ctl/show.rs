@@ -40,7 +40,6 @@ impl Programs {
 pub struct Shown {
     /// The interface's name; none of what is of all devices.
     pub interface: Option<String>,
-    /// The object.
     pub object: Object,
 }
 

@@ -29,7 +29,6 @@ pub struct Rates {
 /// A client and its rates, which are the sums of those of its connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientRates {
-    /// Its number.
     pub client: ClientId,
     /// The interface of its device.
     pub interface: Option<String>,
@@ -37,21 +36,17 @@ pub struct ClientRates {
     pub pid: u32,
     /// The name of its program.
     pub program: String,
-    /// How many connections it has.
     pub connections: usize,
-    /// Of all of them.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
-/// A connection and its rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConnectionRates {
     /// Its number.
     pub connection: u32,
     /// The interface of its device.
     pub interface: Option<String>,
-    /// Whose it is.
     pub client: Option<ClientId>,
     /// Our end.
     pub local: SocketAddr,
@@ -59,7 +54,6 @@ pub struct ConnectionRates {
     pub remote: SocketAddr,
     /// Smoothed round trip time in microseconds.
     pub rtt_us: Option<u64>,
-    /// Its rates.
     #[serde(flatten)]
     pub rates: Rates,
 }
@@ -69,7 +63,6 @@ pub struct ConnectionRates {
 pub struct Activity {
     /// What is between the two looks.
     pub seconds: f64,
-    /// All clients.
     pub clients: Vec<ClientRates>,
     /// All connections of the second look.
     pub connections: Vec<ConnectionRates>,

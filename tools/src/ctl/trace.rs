@@ -34,9 +34,7 @@ pub const STDOUT: &str = "-";
 #[derive(Debug, thiserror::Error)]
 #[error("{} can't be written: {source}", path.display())]
 pub struct TraceError {
-    /// Which.
     pub path: PathBuf,
-    /// Why.
     pub source: io::Error,
 }
 

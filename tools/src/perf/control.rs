@@ -21,25 +21,13 @@ const NOTE_OUT: u64 = NOTE_WR | 1 << 62;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Client: that was all.
-    Done {
-        /// Messages in all.
-        messages: u64,
-    },
+    Done { messages: u64 },
     /// Server: so many receives were posted again.
-    Credit {
-        /// How many.
-        messages: u64,
-    },
+    Credit { messages: u64 },
     /// Server: every byte was compared.
-    Verified {
-        /// How many bytes.
-        bytes: u64,
-    },
+    Verified { bytes: u64 },
     /// Server: a byte is not what it should be.
-    Corrupt {
-        /// Where.
-        position: u64,
-    },
+    Corrupt { position: u64 },
     /// Server: all is done, nothing was compared.
     Finished,
 }

@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, kill_process};
 
-/// What is passed on.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,

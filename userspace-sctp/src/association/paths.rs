@@ -12,7 +12,6 @@ use crate::outbound::Lost;
 use crate::path::{PATHS_MAX, Path};
 
 impl<B> Association<B> {
-    /// The path to an address.
     pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
         let is_its = |path: &Path| path.remote == remote && !path.is_withdrawn;
         self.paths.iter().position(is_its)

@@ -19,7 +19,6 @@ const IMMEDIATE: u8 = 1 << 3;
 pub struct Data<'a> {
     /// Its number.
     pub tsn: Tsn,
-    /// The stream.
     pub stream: u16,
     /// The Stream Sequence Number: of no meaning when `unordered`.
     pub sequence: u16,

@@ -33,7 +33,6 @@ pub enum InitError {
     /// It names no tag. An INIT is dropped, an INIT ACK ends the attempt.
     #[error("the Initiate Tag is 0")]
     TagZero,
-    /// The window is too small.
     #[error("the receiver window is {window} bytes; at least 1500 are needed")]
     WindowTooSmall {
         /// In bytes.

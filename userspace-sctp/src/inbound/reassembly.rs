@@ -16,13 +16,11 @@ pub const FRAGMENTS_MAX: usize = 1024;
 /// A message that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The stream.
     pub stream: u16,
     /// The Payload Protocol Identifier.
     pub protocol: u32,
     /// Whether it has no place in an order.
     pub unordered: bool,
-    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 

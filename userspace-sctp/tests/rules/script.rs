@@ -63,7 +63,6 @@ impl Sent {
         Packet::parse(&self.bytes).unwrap().chunks().collect()
     }
 
-    /// The only chunk.
     pub fn only(&self) -> Chunk<'_> {
         let chunks = self.chunks();
         let [chunk] = chunks[..] else {

@@ -16,7 +16,6 @@ pub enum Opening {
     Both(u64),
 }
 
-/// How it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// These sides close when they have posted all.
@@ -50,7 +49,6 @@ pub struct Scenario {
     pub configs: [Config; 2],
     /// Messages of each side.
     pub messages: [u32; 2],
-    /// The longest of them.
     pub longest: u64,
     /// Microseconds until what came is consumed, at most.
     pub patience: u64,

@@ -5,7 +5,6 @@ use rnic_net::{Prefix, VlanId};
 /// A VLAN of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanConfig {
-    /// Which.
     pub id: VlanId,
     /// Local addresses that are on it. What comes to them by another VLAN, or by none, is dropped.
     pub addresses: Vec<Prefix>,

@@ -26,7 +26,6 @@ pub(crate) struct L2Interface {
 /// How frames get to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathToPeer {
-    /// Our address.
     pub(crate) local: IpAddr,
     pub(crate) path: Path,
     /// The internal link that leads there, if it is one.

@@ -12,7 +12,7 @@
 //! `scripts/instructions` counts its instructions, those of [`pair::poll_sender`] and of
 //! [`pair::poll_receiver`] each by itself.
 
-#![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::too_many_arguments)]
 
 mod bare;
 mod interleaver;

@@ -19,9 +19,7 @@ use crate::stag::StagStatus;
 /// The way that frames to a peer go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInUse {
-    /// Our address.
     pub local: IpAddr,
-    /// The peer's.
     pub remote: IpAddr,
     /// The way; none as long as it is not known. It is asked for by [`ShardEvent::PathDoubtful`].
     pub path: Option<Path>,
@@ -92,7 +90,6 @@ pub struct ShardMetrics {
 pub struct QpStatus {
     /// Its number.
     pub qp: QpNum,
-    /// Its state.
     pub state: QpState,
     /// Its connection's ends, ours first.
     pub connection: Option<(SocketAddr, SocketAddr)>,

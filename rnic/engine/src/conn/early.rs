@@ -62,7 +62,6 @@ impl PlacedList {
         self.first = table.get(self.list.first()).copied();
     }
 
-    /// The first.
     pub(super) fn first(&self) -> Option<&Placed> {
         self.first.as_ref()
     }

@@ -11,7 +11,6 @@ use super::Conn;
 #[derive(Debug)]
 pub(crate) struct FurtherPaths(Vec<PeerPath>);
 
-/// One of them.
 #[derive(Debug)]
 struct PeerPath {
     remote: IpAddr,

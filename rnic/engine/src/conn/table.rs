@@ -110,7 +110,6 @@ impl ConnTable {
         own.send_to(to, conn.transport(), &conn.tuple)
     }
 
-    /// It is not.
     pub fn take_flow_back(&self, id: ConnId, to: u8) {
         if let (Some(own), Some(conn)) = (&self.own, self.get(id)) {
             own.keep_from(to, conn.transport(), &conn.tuple);

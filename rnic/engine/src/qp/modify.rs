@@ -12,7 +12,6 @@ use super::{Qp, QpContext};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue pair is {found:?}, but must be {needed}")]
 pub struct NoSuchTransition {
-    /// Its state.
     pub found: QpState,
     /// How it must be, and for what; for people.
     pub needed: &'static str,

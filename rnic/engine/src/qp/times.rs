@@ -21,7 +21,6 @@ pub enum WorkClass {
 }
 
 impl WorkClass {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Send,
         Self::Write,
@@ -30,7 +29,6 @@ impl WorkClass {
         Self::Local,
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -61,7 +59,6 @@ impl WorkClass {
 pub struct WorkTimes([Histogram; WorkClass::ALL.len()]);
 
 impl WorkTimes {
-    /// Those of one class.
     pub fn of(&self, class: WorkClass) -> &Histogram {
         &self.0[class as usize]
     }

@@ -88,7 +88,6 @@ pub struct SctpUdp {
 /// counter.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardLimits {
-    /// Clients.
     pub clients: usize,
     /// Valid STags.
     pub regions: usize,
@@ -96,9 +95,7 @@ pub struct ShardLimits {
     pub cqs: usize,
     /// Shared receive queues.
     pub srqs: usize,
-    /// Queue pairs.
     pub queue_pairs: usize,
-    /// Listeners.
     pub listeners: usize,
     /// TCP connections, those in MPA start-up and TIME-WAIT included.
     pub connections: usize,

@@ -28,7 +28,6 @@ pub(in crate::shard) struct NotSent;
 /// What has become of a connection that was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shard) enum Aborted {
-    /// It is gone.
     Gone,
     /// It is gone, and with it all that was on its association, if it is an association or on one.
     WithAll,

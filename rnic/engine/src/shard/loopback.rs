@@ -59,7 +59,6 @@ impl Loopback {
         self.depth.saturating_sub(self.queue.len())
     }
 
-    /// Transmits a frame.
     #[inline]
     pub fn transmit(&mut self, frame: Frame) {
         self.queue.push_back(frame.lend());

@@ -78,7 +78,6 @@ impl Rx {
         self.delivery.deferred.run(dp, tx, ctl)
     }
 
-    /// Counters of fragments.
     pub fn fragments(&self) -> &ReassemblyCounters {
         self.classifier.fragments()
     }

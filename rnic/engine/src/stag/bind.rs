@@ -31,7 +31,6 @@ pub(super) struct Bound {
 /// What an STag is to be bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The region.
     pub region: Stag,
     /// Tagged offset of the first byte, in the region and in the STag.
     pub base: TaggedOffset,
@@ -46,29 +45,19 @@ pub struct Binding {
 pub enum CannotBind {
     /// No such STag of this protection domain, or one of another kind.
     #[error("{stag} is not an STag of this protection domain that this work makes valid")]
-    Unfit {
-        /// The STag.
-        stag: Stag,
-    },
+    Unfit { stag: Stag },
     /// It is valid: it has to be invalidated first.
     #[error("{stag} is valid: invalidate it first")]
-    Valid {
-        /// The STag.
-        stag: Stag,
-    },
+    Valid { stag: Stag },
     /// It was valid under this key before.
     #[error("{stag} was valid before: choose another key")]
-    OldKey {
-        /// The STag.
-        stag: Stag,
-    },
+    OldKey { stag: Stag },
     /// The STag that it is to be bound to is not that of a region that may be used so.
     #[error(transparent)]
     Region(#[from] StagError),
     /// Not within the region, or without a byte.
     #[error("{len} bytes at {base} are no part of {region}")]
     Range {
-        /// The region.
         region: Stag,
         /// The first byte.
         base: TaggedOffset,
@@ -77,10 +66,7 @@ pub enum CannotBind {
     },
     /// The region can't be written locally, so no right to write can be given.
     #[error("{region} may not be written locally, and so not through what is bound to it")]
-    Rights {
-        /// The region.
-        region: Stag,
-    },
+    Rights { region: Stag },
 }
 
 impl StagTable {

@@ -102,7 +102,6 @@ impl<'a> WriteStag<'a> {
         Ok(Self { reach, bytes })
     }
 
-    /// Of which STag.
     #[inline]
     pub fn stag(&self) -> Stag {
         self.reach.stag

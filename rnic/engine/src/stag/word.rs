@@ -106,10 +106,15 @@ pub(super) struct View {
 /// What other shards' work has made of an STag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WordState {
-    /// It is valid for this.
-    Valid { word: u64, key: u8, rights: Rights },
+    Valid {
+        word: u64,
+        key: u8,
+        rights: Rights,
+    },
     /// It is valid in no shard.
-    Invalid { word: u64 },
+    Invalid {
+        word: u64,
+    },
     /// It is being changed in this moment, and gives nothing before.
     Changing,
 }

@@ -1,6 +1,6 @@
 //! The body of the fuzz target under `fuzz/`, with random bytes and with the corpus that is kept
 //! there. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED` where they begin.
-#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 mod body;
 #[path = "../shared/random.rs"]

@@ -226,7 +226,6 @@ impl SctpPeer {
         self.packet(&all)
     }
 
-    /// The next DATA chunk.
     pub fn next_data<'a>(&mut self, protocol: u32, payload: &'a [u8]) -> Chunk<'a> {
         let tsn = self.tsn;
         self.tsn = tsn.next();

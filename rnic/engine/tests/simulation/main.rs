@@ -7,7 +7,7 @@
 //! end. `RNIC_TEST_SEEDS` says how many seeds, `RNIC_TEST_FIRST_SEED`
 //! where they begin, and `RNIC_TEST_TRACE` shows what happens.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 mod checker;
 mod extended;

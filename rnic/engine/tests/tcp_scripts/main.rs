@@ -6,7 +6,7 @@
 //! `exceptions.txt` has the scripts that can't hold so, each below its reason. Every other one has to hold, and none of
 //! those may.
 
-#![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::too_many_arguments)]
 
 mod frame;
 #[path = "../../../../userspace-tcp/tests/scripts/play/mod.rs"]

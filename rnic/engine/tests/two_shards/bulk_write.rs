@@ -37,7 +37,6 @@ enum Wrong {
     Marker,
     /// Its length, which the CRC covers.
     Length,
-    /// Its STag.
     Stag,
     /// Its tagged offset: no byte or not all of it is within the memory.
     Bounds,

@@ -32,7 +32,6 @@ enum Posting {
 /// In which elements a message's bytes are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elements {
-    /// All in one.
     One,
     /// In pieces of which none has a whole segment, and an empty one behind: so each FPDU is planned.
     Pieces,

@@ -56,7 +56,6 @@ impl Host {
         Self::of(side)
     }
 
-    /// With a link beside.
     fn beside_a_link() -> Self {
         let address = "198.18.0.1:7174".parse().unwrap();
         let mut side = Side::new(1, address, SideConfig::default());

@@ -1,7 +1,7 @@
 //! Two shards in one process over a link in memory, under virtual time: the whole engine, from work
 //! requests in rings to completions, through TCP and MPA and back.
 
-#![allow(clippy::unwrap_used, clippy::too_many_arguments, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::too_many_arguments)]
 
 mod allocations;
 mod backlog;

@@ -76,19 +76,15 @@ pub struct DeviceInfo {
 /// How much of everything one client may have, when others leave as much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientLimits {
-    /// Protection domains.
     pub protection_domains: u32,
     /// Memory regions and windows.
     pub regions: u32,
     /// Bytes in all memory regions.
     pub registered_bytes: u64,
-    /// Completion queues.
     pub completion_queues: u32,
     /// Entries of a completion queue.
     pub cq_depth: u32,
-    /// Shared receive queues.
     pub shared_receive_queues: u32,
-    /// Queue pairs.
     pub queue_pairs: u32,
     /// Connection requests that may wait at a listener.
     pub backlog: u32,

@@ -72,7 +72,6 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::None,
         Self::Memfd,

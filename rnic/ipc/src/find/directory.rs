@@ -25,7 +25,6 @@ const SOCKET_PATH_MAX: usize = 107;
 pub struct Directory {
     /// Its path, without links.
     pub path: PathBuf,
-    /// Its owner.
     pub owner: u32,
     /// Its permissions.
     pub mode: u32,
@@ -107,10 +106,8 @@ pub(super) enum Authority {
     Service {
         /// The path without links.
         path: PathBuf,
-        /// Who that is.
         owner: u32,
     },
-    /// Others.
     Others,
 }
 

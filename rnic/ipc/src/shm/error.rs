@@ -68,7 +68,6 @@ pub enum ShmError {
     Grown {
         /// Where the range begins.
         offset: u64,
-        /// Its length.
         len: u64,
         /// Bytes that are mapped.
         size: u64,
@@ -87,10 +86,7 @@ pub enum ShmError {
         "{pages} huge pages of 2 MiB asked, but the host has not as many free: reserve some, as root, \
          with `sysctl vm.nr_hugepages=<number>`, or do without"
     )]
-    NoHugePages {
-        /// How many.
-        pages: usize,
-    },
+    NoHugePages { pages: usize },
     /// The host's: it has no page for memory that was just made.
     #[error("the host has no memory left for what was to be shared")]
     NoPages,
@@ -102,7 +98,6 @@ pub enum ShmError {
     TooShort {
         /// Where the range begins.
         offset: u64,
-        /// Its length.
         len: u64,
         /// Bytes of the memfd.
         size: u64,
@@ -120,7 +115,6 @@ pub enum ShmError {
     Host {
         /// The system call.
         call: &'static str,
-        /// Its error.
         errno: Errno,
     },
 }

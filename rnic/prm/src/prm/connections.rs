@@ -213,6 +213,5 @@ impl Prm {
 pub struct RefusedRequest {
     /// Leave to reject it.
     pub grant: RejectGrant,
-    /// Why.
     pub refusal: Refusal,
 }

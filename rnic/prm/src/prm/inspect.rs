@@ -37,16 +37,13 @@ pub struct Listing<T> {
 pub struct ListedClient {
     /// Its name.
     pub client: ClientId,
-    /// Who it is.
     pub credentials: Credentials,
-    /// What it holds.
     pub holds: Vec<Holding>,
 }
 
 /// A queue pair in a [`Listing`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedQp {
-    /// Whose.
     pub client: ClientId,
     /// Its number.
     pub qp: QpNum,
@@ -57,7 +54,6 @@ pub struct ListedQp {
 /// A region or window in a [`Listing`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedRegion {
-    /// Whose.
     pub client: ClientId,
     /// With the key that it was made with: for the shard, and for nobody's eyes.
     pub stag: Stag,

@@ -14,11 +14,9 @@ use crate::table::Phase;
 /// A listener that a shard has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveListener {
-    /// Whose.
     pub client: ClientId,
     /// Its name.
     pub listener: ListenerId,
-    /// Where it is.
     pub local: SocketAddr,
 }
 

@@ -10,7 +10,6 @@ use crate::refused::Single;
 
 /// A work queue as a client asks for it.
 pub(super) struct WorkQueue {
-    /// For people.
     pub(super) what: &'static str,
     pub(super) depth: u32,
     /// Places of elements that each of its work requests may take.

@@ -148,7 +148,6 @@ impl Prm {
             .retain(|_, user| user.clients > 0 || user.pace.was_used() || user.requests.was_used());
     }
 
-    /// Who a client is.
     pub(super) fn known(&self, client: ClientId) -> Result<Credentials, Refusal> {
         self.credentials(client)
             .ok_or_else(|| refusal::unknown(Kind::Client, client))

@@ -29,7 +29,6 @@ impl RtrSet {
         read: false,
         send: false,
     };
-    /// All of them.
     pub const ALL: Self = Self {
         write: true,
         read: true,

@@ -28,7 +28,6 @@ const CODE_MASK: u32 = 0xf;
 pub enum AtomicOperation {
     /// Adds, in fields of any length (RFC 7306 section 5.1.1).
     FetchAdd {
-        /// What is added.
         add: u64,
         /// The most significant bit of each field, whose carry is discarded; with 0 there is one
         /// field of 64 bits.

@@ -28,16 +28,13 @@ pub enum Opcode {
     ReadResponse,
     /// One of the four Sends.
     Send(SendKind),
-    /// Terminate.
     Terminate,
     /// Immediate Data, with Solicited Event or without.
     Immediate {
         /// Raise the receiver's solicited event.
         solicited: bool,
     },
-    /// Atomic Request.
     AtomicRequest,
-    /// Atomic Response.
     AtomicResponse,
 }
 

@@ -41,7 +41,6 @@ impl Function {
         Self::EnhancedReject,
     ];
 
-    /// The one with this code.
     fn from_code(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|it| *it as u16 == code)
     }
@@ -51,7 +50,6 @@ impl Function {
         matches!(self, Self::EnhancedInitiate | Self::EnhancedAccept)
     }
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Initiate => "Initiate",
@@ -74,7 +72,6 @@ impl fmt::Display for Function {
 /// A message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control<'a> {
-    /// What it is for.
     pub function: Function,
     /// With an enhanced Initiate and Accept, and no other.
     pub enhanced: Option<Enhanced>,

@@ -78,7 +78,6 @@ enum Inbound {
     /// The answer to our Initiate.
     Answer,
     Segments,
-    /// Nothing.
     Over,
 }
 
@@ -90,7 +89,6 @@ enum Outbound {
     /// Our Initiate was sent, and is not answered.
     Initiated,
     Segments,
-    /// Nothing.
     Over,
 }
 

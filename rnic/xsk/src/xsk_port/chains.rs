@@ -82,7 +82,6 @@ impl Gathering {
 pub(super) struct Parts {
     /// The first chunk of the first wide frame.
     first: usize,
-    /// Chunks of each.
     chunks: usize,
     out: Box<[u8]>,
 }

@@ -82,7 +82,6 @@ pub fn groups(cited: &BTreeSet<Cited>) -> Vec<Vec<Cited>> {
     groups
 }
 
-/// The outcome.
 #[derive(Debug)]
 pub enum Outcome {
     /// All tests were run.

@@ -57,7 +57,6 @@ impl Tree {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

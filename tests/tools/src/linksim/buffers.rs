@@ -14,7 +14,6 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// The frame's bytes.
     pub fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
         self.umem.bytes(frame)
     }

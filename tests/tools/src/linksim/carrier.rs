@@ -54,7 +54,6 @@ pub struct CarrierLoss {
 }
 
 impl CarrierLoss {
-    /// All of it.
     pub fn total(&self) -> u64 {
         self.receive + self.send + self.unusable
     }

@@ -32,9 +32,7 @@ pub enum When {
 /// A change of one direction's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When.
     pub when: When,
-    /// What.
     pub set: Impairments,
 }
 
@@ -42,7 +40,6 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Toward {
-    /// Both.
     #[default]
     Both,
     /// From left to right.
@@ -98,10 +95,8 @@ pub struct Planned {
     pub at: Option<Span>,
     /// Or after so many packets.
     pub after: Option<u64>,
-    /// Where.
     #[serde(default)]
     pub toward: Toward,
-    /// What.
     pub set: Impairments,
 }
 
@@ -111,7 +106,6 @@ pub enum ConfigError {
     /// The file can't be read.
     #[error("{path}: {source}")]
     Read {
-        /// Which.
         path: PathBuf,
         /// The system's answer.
         source: std::io::Error,
@@ -119,7 +113,6 @@ pub enum ConfigError {
     /// The file is not what it should be.
     #[error("{path}: {reason}")]
     File {
-        /// Which.
         path: PathBuf,
         /// What is wrong, and where.
         reason: String,
@@ -132,7 +125,6 @@ pub enum ConfigError {
     Doubt {
         /// In which direction.
         toward: &'static str,
-        /// What.
         doubt: &'static str,
     },
 }

@@ -16,7 +16,6 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// For people.
     pub const fn name(self) -> &'static str {
         match self {
             Fate::Lost => "lost",

@@ -24,9 +24,7 @@ pub struct Report {
     pub seconds: f64,
     /// What decided.
     pub seed: u64,
-    /// To the right.
     pub to_right: Way,
-    /// To the left.
     pub to_left: Way,
     /// What the carrier lost on the left interface.
     pub carrier_left: CarrierLoss,

@@ -25,7 +25,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// How often progress is shown: on a terminal, elsewhere.
 const PROGRESS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
 
-/// How to run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// Ends after this time.
@@ -52,10 +51,8 @@ pub enum RunError {
     /// A socket could not be opened, or its interface is down or gone.
     #[error("{0}")]
     Xsk(XskError),
-    /// The capture.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The system.
     #[error("{what}: {source}")]
     System {
         /// What was asked.

@@ -126,10 +126,6 @@ impl Impairments {
 
 /// What one direction does.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "each is documented where it is asked for: in Impairments"
-)]
 pub struct Settings {
     pub loss: Share,
     pub burst_loss: Burst,

@@ -46,9 +46,7 @@ from_file!(Share, Rate, Limit, Span, Mtu, Burst);
 pub struct Share(f64);
 
 impl Share {
-    /// None.
     pub const NONE: Self = Self(0.0);
-    /// All.
     pub const ALL: Self = Self(1.0);
 
     /// Whether this share of all 64-bit numbers has `random` in it.
@@ -57,7 +55,6 @@ impl Share {
         ((random >> 11) as f64) < self.0 * (1_u64 << 53) as f64
     }
 
-    /// As a fraction.
     pub fn fraction(self) -> f64 {
         self.0
     }

@@ -21,7 +21,6 @@ pub enum PipeError {
     System {
         /// What was being done.
         what: &'static str,
-        /// Why not.
         source: io::Error,
     },
     /// The interface has several devices.
@@ -38,7 +37,6 @@ pub enum PipeError {
     TooLarge {
         /// Bytes.
         window: u32,
-        /// Segments.
         segments: usize,
         /// Packet buffers.
         frames: u64,
@@ -53,17 +51,13 @@ pub enum PipeError {
     Connect(#[from] ConnectError),
     /// A reset answered the SYN.
     #[error("{remote} refused the connection: does a program listen on that port?")]
-    Refused {
-        /// The peer.
-        remote: SocketAddr,
-    },
+    Refused { remote: SocketAddr },
     /// Nothing answered the SYN.
     #[error(
         "{remote} did not answer within {seconds} s: is it the right address, and does a packet \
          filter in between drop what is sent to that port?"
     )]
     NoAnswer {
-        /// The peer.
         remote: SocketAddr,
         /// How long it was waited for.
         seconds: u64,

@@ -23,7 +23,6 @@ pub struct Settings {
     pub queue_segments: Option<usize>,
     /// Most bytes of TCP payload and options of a segment; by the MTU when nothing is said.
     pub mss: Option<u16>,
-    /// Congestion control.
     pub congestion: CongestionControl,
     /// Offer explicit congestion notification.
     pub ecn: bool,
@@ -48,7 +47,6 @@ pub enum Role {
     Listen(SocketAddr),
     /// Goes to a peer.
     Connect {
-        /// The peer.
         remote: SocketAddr,
         /// Our address; by the route when nothing is said.
         local: Option<IpAddr>,
@@ -58,7 +56,6 @@ pub enum Role {
 /// Which ways bytes go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// Both.
     #[default]
     Both,
     /// From standard input only; what comes is thrown away.

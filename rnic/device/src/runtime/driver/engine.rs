@@ -44,7 +44,6 @@ pub(crate) trait Drive: Send + std::fmt::Debug {
     /// Sends what the client has just posted ([`Shard::transmit_posted`]).
     fn transmit_posted(&mut self, client: ClientId, qp: QpNum) -> bool;
 
-    /// Sends the events.
     fn drain(&mut self, send: SendEvent<'_>);
 
     /// Polls until the shard is quiet and no peer is likely to ask again for the last acknowledgment, or

@@ -583,7 +583,6 @@ fn streams(agreed: &Agreed) -> u16 {
     agreed.outbound_streams.min(agreed.inbound_streams)
 }
 
-/// For people.
 fn aborted<P: Port>(dp: &Datapath<P>, id: ConnId, cause: &AbortCause) -> Option<String> {
     let conn = dp.conns.get(id)?;
     let remote = conn.tuple.remote;

@@ -504,7 +504,6 @@ fn is_worth_a_line(reason: DisconnectReason) -> bool {
     )
 }
 
-/// For people.
 fn describe(reason: DisconnectReason, peer: &Endpoint) -> String {
     match reason {
         DisconnectReason::Graceful => format!("closed by both sides; the peer was {peer}"),

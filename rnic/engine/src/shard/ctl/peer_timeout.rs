@@ -94,7 +94,6 @@ impl<P: Port> Datapath<P> {
         Some(since + self.config.tcp.user_timeout)
     }
 
-    /// For people.
     pub(in crate::shard) fn describe_timeout(&self, peer: &Endpoint) -> String {
         let tcp = &self.config.tcp;
         let mut text = format!(

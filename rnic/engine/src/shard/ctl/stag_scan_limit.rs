@@ -22,7 +22,6 @@ const PEERS: usize = 1024;
 const FREE: u32 = 16;
 /// The first pause; each is twice the one before.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest.
 const LONGEST: Duration = Duration::from_secs(10);
 /// A pair is forgotten when it was quiet for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);

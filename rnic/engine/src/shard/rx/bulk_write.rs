@@ -36,7 +36,6 @@ struct Verified<'a> {
     port: usize,
     /// What the next one says, if that is known.
     like: Option<Match>,
-    /// The header of the first.
     first: &'a TcpHeader,
     /// Where the next one begins.
     seq: SeqNum,

@@ -67,7 +67,6 @@ impl Classifier {
         }
     }
 
-    /// Counters of fragments.
     pub fn fragments(&self) -> &ReassemblyCounters {
         self.reassembly.counters()
     }

@@ -46,7 +46,6 @@ pub enum Place {
     Unused,
     /// Nothing: both sides have ended all that was.
     Free,
-    /// A session.
     Session(ConnId),
     /// Nothing, nor will be: the peer may still send what is of a session that is gone here.
     Blocked,
@@ -71,7 +70,6 @@ impl Association {
         }
     }
 
-    /// What is on a stream.
     #[inline]
     pub fn on(&self, stream: u16) -> Place {
         let place = self.on.get(usize::from(stream));

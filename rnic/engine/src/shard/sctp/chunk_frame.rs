@@ -4,10 +4,8 @@ use rnic_xsk::{Frame, Umem};
 use userspace_net::ConnId;
 use userspace_sctp::AssocId;
 
-/// What a chunk is of.
 #[derive(Clone, Copy, Debug)]
 pub enum ChunkOwner {
-    /// A session.
     Session(ConnId),
     /// None, on this association.
     Association(AssocId),
@@ -18,7 +16,6 @@ pub enum ChunkOwner {
 pub struct ChunkFrame {
     /// Its data is the chunk's user data.
     pub frame: Frame,
-    /// Whose it is.
     pub owner: ChunkOwner,
     umem: Umem,
 }

@@ -83,12 +83,7 @@ pub enum Arrival<'a> {
     /// A segment that is next in order.
     Next(&'a [u8]),
     /// A segment out of order.
-    Early {
-        /// Its place.
-        place: u64,
-        /// The segment.
-        segment: &'a [u8],
-    },
+    Early { place: u64, segment: &'a [u8] },
     /// It waits for its turn, or for somebody who sees to it.
     Kept,
 }

@@ -148,7 +148,6 @@ impl Sessions {
         (association.carrier == id).then_some(association.id)
     }
 
-    /// The associations.
     pub fn associations(&self) -> impl Iterator<Item = &Association> {
         self.associations.iter().flatten().map(Box::as_ref)
     }

@@ -32,7 +32,6 @@ const FEW: usize = 32;
 /// A waiting connection's state is prefetched when so many connections of its client are ahead of it.
 const SOON: usize = 2;
 
-/// All macroflows of a shard.
 #[derive(Debug)]
 pub(in crate::shard) struct Macroflows {
     by_peer: HashMap<IpAddr, usize>,

@@ -30,7 +30,6 @@ const FPDU_LEN_MIN: usize = fpdu::fpdu_length(segment::WRITE_LEN);
 pub(in crate::shard) struct TxQuantum {
     /// Segments that it sent.
     pub segments: usize,
-    /// FPDUs in them.
     pub fpdus: usize,
     /// What it counts for, in bytes.
     pub cost: usize,

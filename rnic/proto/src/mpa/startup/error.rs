@@ -56,7 +56,6 @@ pub enum StartupError {
     /// The peer sent FPDUs, or anything, too early.
     #[error("{extra} bytes behind the MPA {kind} Frame, where none may be")]
     BytesBehindFrame {
-        /// The frame.
         kind: FrameKind,
         /// How many bytes.
         extra: usize,

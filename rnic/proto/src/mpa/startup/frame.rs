@@ -172,7 +172,6 @@ impl StartupFrame {
         Ok(frame)
     }
 
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -8,7 +8,7 @@ use super::sites::Site;
 /// What is added to each crate that has mutants.
 pub const MODULE: &str = r#"
 #[doc(hidden)]
-#[allow(missing_docs, clippy::all)]
+#[allow(clippy::all)]
 pub mod mutant_switch {
     static ON: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
         let number = std::env::var("RNIC_MUTANT").ok();
