@@ -75,6 +75,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
         user_timeout = 5000
         first_byte_timeout = 500
         answer_timeout = 7000
+        receive_wait = "forever"
         keepalive_idle = 30
         keepalive_interval = 5
         keepalive_probes = 4
@@ -121,6 +122,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             ("user_timeout", "5000"),
             ("first_byte_timeout", "500"),
             ("answer_timeout", "7000"),
+            ("receive_wait", "forever"),
             ("keepalive_idle", "30"),
             ("keepalive_interval", "5"),
             ("keepalive_probes", "4"),
@@ -130,7 +132,7 @@ fn every_setting_of_the_command_line_can_be_in_the_file() {
             ("host_ipsec", "ignore"),
         ]),
     };
-    assert_eq!(DeviceConfig::SETTINGS.len(), 23, "all are in this file");
+    assert_eq!(DeviceConfig::SETTINGS.len(), 24, "all are in this file");
     assert_eq!(file.given, expected);
     assert_eq!(names(&file), ["eth0"]);
 }
