@@ -184,8 +184,8 @@ pub use work_error::WorkError;
 
 pub use rnic_ipc::control::{
     Access, ClientLimits, DeviceInfo, DeviceName, DisconnectReason, MarkerUse, MpaOptions,
-    PRIVATE_DATA_MAX, ParseReceiveWaitError, PeerDepths, QpState, RECEIVE_WAIT_MAX, ReceiveWait,
-    Refusal, RefusalCode, RtrModes, Transport,
+    PRIVATE_DATA_MAX, PeerDepths, QpState, RECEIVE_WAIT_MAX, ReceiveWait, Refusal, RefusalCode,
+    RtrModes, Transport,
 };
 pub use rnic_ipc::id::{ClientId, CqId, ListenerId, QpNum, SrqId};
 pub use rnic_ipc::work::{MAX_INLINE, MAX_SGE, Sge, WcStatus, WrOpcode};
@@ -241,10 +241,16 @@ pub mod embedded {
         Runtime, SctpUdp, ShardCount, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans,
         XdpMode, XskError, XskRequest,
     };
+
+    /// The settings of [`DeviceConfig`] as a command line or a configuration file gives them.
+    pub mod settings {
+        pub use rnic_device::{Change, Configured, Kind, Needs, Setting, Value};
+    }
 }
 
-/// What errors of the host's side consist of.
+/// What errors of the host's side consist of, and those of text that says a setting.
 pub mod errors {
+    pub use rnic_ipc::control::ParseReceiveWaitError;
     pub use rnic_ipc::shm::ShmError;
     pub use rnic_ipc::transport::TransportError;
 }

@@ -13,6 +13,7 @@ mod shared;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use rnic_engine::command::Command;
 use rnic_engine::region::RegionMemory;
@@ -168,7 +169,10 @@ impl ClientSession {
         self.seal_rings(&mut state)?;
         let begins = matches!(
             request,
-            Request::Connect { .. } | Request::Accept { .. } | Request::Listen(_)
+            Request::Resolve { .. }
+                | Request::Connect { .. }
+                | Request::Accept { .. }
+                | Request::Listen(_)
         );
         if begins && let Some(why) = self.core().draining() {
             return Err(why.clone());
@@ -248,8 +252,14 @@ impl ClientSession {
             Request::ModifyQp { qp, state } => done(self.modify_qp(qp, state)),
             Request::Listen(spec) => plain(self.listen(spec)),
             Request::Unlisten { listener } => done(self.unlisten(listener)),
-            Request::Resolve { remote, local } => {
-                plain(self.core().resolve(self.id(), remote, local))
+            Request::Resolve {
+                qp,
+                remote,
+                local,
+                waited_ms,
+            } => {
+                let waited = Duration::from_millis(waited_ms.into());
+                plain(self.resolve(qp, remote, local, waited))
             }
             Request::Connect { qp, spec } => plain(self.connect(qp, spec)),
             Request::Accept {

@@ -41,14 +41,7 @@ pub(crate) fn resolve(
     neighbour: IpAddr,
     timeout: Option<Duration>,
 ) -> Result<[u8; 6], Refusal> {
-    let unreachable = |found: &str| Refusal {
-        code: RefusalCode::Unreachable,
-        message: format!(
-            "the Ethernet address of {neighbour} on interface {name} asked, but {found}: is the \
-             host there, up and on the same link? (`ip neighbour show dev {name}`)",
-            name = interface.name
-        ),
-    };
+    let unreachable = |found: &str| unreachable(interface, neighbour, found);
     let failed = |error: NetlinkError| unreachable(&error.to_string());
     let not_yet = || unreachable("it is not known yet");
     let asks = timeout.is_some();
@@ -73,6 +66,23 @@ pub(crate) fn resolve(
             }
             Entry::Missing(_) => {}
         }
+    }
+}
+
+/// A neighbour that nobody waits for any longer.
+pub(crate) fn silent(interface: &Interface, neighbour: IpAddr, waited: Duration) -> Refusal {
+    let found = format!("it did not answer in {} ms", waited.as_millis());
+    unreachable(interface, neighbour, &found)
+}
+
+fn unreachable(interface: &Interface, neighbour: IpAddr, found: &str) -> Refusal {
+    Refusal {
+        code: RefusalCode::Unreachable,
+        message: format!(
+            "the Ethernet address of {neighbour} on interface {name} asked, but {found}: is the \
+             host there, up and on the same link? (`ip neighbour show dev {name}`)",
+            name = interface.name
+        ),
     }
 }
 

@@ -43,24 +43,31 @@ pub fn find_way(
 }
 
 /// Whether the kernel knows the next hop on the way to `remote`. If not, it is asked to find it, which is not waited for.
+/// `waited`: how long ago it was asked first, of `timeout` that it has.
 ///
 /// # Errors
 ///
-/// When `local` is not ours, or no route leads there over the interface.
+/// When `local` is not ours, no route leads there over the interface, or the neighbour is silent for too long.
 pub fn is_resolved(
     netlink: &Netlink,
     interface: &Interface,
     remote: IpAddr,
     local: Option<IpAddr>,
+    (waited, timeout): (Duration, Duration),
 ) -> Result<bool, Refusal> {
     if let Some(local) = local {
         check_local(netlink, interface, local)?;
     }
-    let hop = Route::find(netlink, interface, remote, local)?.next_hop;
-    let known = neighbour::known(netlink, interface, hop, true);
-    known
-        .map(|mac| mac.is_some())
-        .map_err(|error| refused("the Ethernet address of a neighbour", error))
+    let route = Route::find(netlink, interface, remote, local)?;
+    check_local(netlink, interface, route.source)?;
+    let hop = route.next_hop;
+    let known = neighbour::known(netlink, interface, hop, true)
+        .map_err(|error| refused("the Ethernet address of a neighbour", error))?;
+    match known {
+        Some(_) => Ok(true),
+        None if waited < timeout => Ok(false),
+        None => Err(neighbour::silent(interface, hop, waited)),
+    }
 }
 
 /// The MTU of the route to `remote` from `local` (or an address of the kernel's choice), in bytes

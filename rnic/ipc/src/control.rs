@@ -32,7 +32,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 29;
+pub const PROTOCOL_VERSION: u32 = 30;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -151,12 +151,17 @@ pub enum Request {
         listener: ListenerId,
     },
     /// Has the host look for the link address of the next hop to a peer, and does not wait for it. Reply:
-    /// [`Response::Done`] when it is known, [`Response::Resolving`] when it is not yet: ask again.
+    /// [`Response::Done`] when it is known, [`Response::Resolving`] when it is not yet: ask again. A next hop that is
+    /// silent for too long is refused as unreachable.
     Resolve {
+        /// An idle queue pair that is to connect.
+        qp: QpNum,
         /// The peer.
-        remote: IpAddr,
+        remote: SocketAddr,
         /// The local address, when the route's own choice isn't wanted.
         local: Option<IpAddr>,
+        /// Milliseconds since the client asked for it first.
+        waited_ms: u32,
     },
     /// Starts connecting; ends in [`Event::Established`], [`Event::Rejected`] or
     /// [`Event::ConnectFailed`]. Reply: [`Response::Connecting`].

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use rnic::errors::ParseReceiveWaitError;
 use rnic::find::variable;
-use rnic::{Context, Daemon, DeviceName, ParseReceiveWaitError, ReceiveWait, Transport};
+use rnic::{Context, Daemon, DeviceName, ReceiveWait, Transport};
 use rustix::io::Errno;
 
 use crate::device::{Device, name_prefix};

@@ -54,10 +54,5 @@ fn an_iser_target_serves_an_initiator() {
     let read = asks(&format!("iscsi-perf -i {INITIATOR} -b 128 -t 2 {url}"));
     let placed = programs.pair.daemon_a.counter("bytes_placed");
     assert!(placed > DISK_BYTES as u64, "{placed}\n{read}");
-    // What is written the target fetches by RDMA Reads.
-    let tests = "--test=SCSI.Write10.Simple,SCSI.WriteVerify10.Simple";
-    let written = asks(&format!("iscsi-test-cu -i {INITIATOR} -d -s {tests} {url}"));
-    let fetched = programs.pair.daemon_b.counter("bytes_placed");
-    assert!(fetched > 1 << 16, "{fetched}\n{written}");
     drop(server);
 }

@@ -193,7 +193,7 @@ fn each_setting_that_needs_the_interface_opened_again_is_named_in_the_answer_and
     // More would be cut off in the answer.
     bench.write("shards = 2\ncores = \"0\"\nsctp_udp_port = 9899");
     let error = bench.rnicctl("reload").run().failure();
-    let named = ["shards", "cores", "sctp_udp_port or sctp_udp_peer_port"];
+    let named = ["shards", "cores", "sctp_udp_port"];
     for setting in named {
         let words = format!("interface {INTERFACE}: another {setting} asked");
         assert_eq!(error.matches(&words).count(), 1, "{words}: {error}");

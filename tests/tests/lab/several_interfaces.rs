@@ -219,7 +219,7 @@ fn an_interface_that_is_deleted_takes_its_own_connections_and_no_others() {
         .wait(Duration::from_secs(10))
     {
         Err(Error::Refused(refusal)) => {
-            assert_eq!(refusal.code, RefusalCode::Host);
+            assert_eq!(refusal.code, RefusalCode::Host, "{refusal}");
             assert!(refusal.message.contains(FORKS[0]), "{refusal}");
         }
         other => panic!("{other:?}"),

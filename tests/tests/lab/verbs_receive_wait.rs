@@ -16,14 +16,14 @@ const QPERF_ATTEMPTS: u32 = 5;
 /// The environment that has Sends wait.
 const WAIT: &str = "env RNIC_RECEIVE_WAIT=forever";
 
-/// fio's server posts a receive again when it gets to it, while its client goes on sending.
+/// fio's server has two receives posted, and posts them again when it gets to it; its client has eight Sends under way.
 #[test]
 fn fio_sends_more_than_its_server_has_receives_for() {
     let programs = Programs::new("wait-fio");
-    let common = "--ioengine=rdma --port=18600 --bs=64k --iodepth=8 --size=64m";
-    let server = format!("{WAIT} fio --name=server {common} --rw=read");
+    let common = "--ioengine=rdma --port=18600 --bs=64k --size=64m";
+    let server = format!("{WAIT} fio --name=server {common} --iodepth=2 --rw=read");
     let client = format!(
-        "{WAIT} fio --name=client {common} --rw=write --verb=send --hostname={}",
+        "{WAIT} fio --name=client {common} --iodepth=8 --rw=write --verb=send --hostname={}",
         programs.address()
     );
     let both = programs.run(&server, &client).success();
@@ -32,8 +32,8 @@ fn fio_sends_more_than_its_server_has_receives_for() {
     assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
 }
 
-/// The same by the daemons' own setting, for programs whose environment nobody sets: qperf's server stops posting
-/// receives before its client stops sending.
+/// The same by the daemons' own setting, for programs whose environment nobody sets. An end that disconnects while its
+/// peer still sends takes no Sends any more, and says so as ever.
 #[test]
 fn qperf_is_measured_to_its_end() {
     let options = DaemonOptions {
@@ -56,9 +56,6 @@ fn qperf_is_measured_to_its_end() {
     }
     assert!(server.running());
     server.kill();
-    for daemon in [&programs.pair.daemon_a, &programs.pair.daemon_b] {
-        assert_eq!(daemon.counter("refused_no_receive"), 0);
-    }
     assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
 }
 
@@ -68,7 +65,9 @@ fn a_wrong_time_is_refused() {
     let programs = Programs::new("wait-wrong");
     let at = programs.address();
     let said = programs
-        .on_a(&format!("env RNIC_RECEIVE_WAIT=never rping -s -a {at}"))
+        .on_a(&format!(
+            "env RNIC_RECEIVE_WAIT=never rping -c -C 1 -a {at}"
+        ))
         .spawn()
         .finish(NOTICE)
         .failure();

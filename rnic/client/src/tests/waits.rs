@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context as Task, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Event, ListenSpec, MpaOptions, RefusalCode, Request};
+use rnic_ipc::control::{
+    DisconnectReason, Event, ListenSpec, MpaOptions, Refusal, RefusalCode, Request,
+};
 use rnic_ipc::id::{ConnRequestId, ListenerId};
 
 use super::fake::{Fake, queue_pair};
@@ -305,6 +307,13 @@ fn a_neighbour_that_is_not_known_yet_is_waited_for_without_blocking() {
 fn a_neighbour_that_never_answers_is_an_error() {
     let (fake, context) = Fake::start();
     fake.with(|state| state.neighbour_is_silent = true);
+    fake.refuse(|request| {
+        let waited = matches!(request, Request::Resolve { waited_ms, .. } if *waited_ms >= 100);
+        waited.then(|| Refusal {
+            code: RefusalCode::Unreachable,
+            message: "the neighbour asked, but it did not answer".to_owned(),
+        })
+    });
     let (qp, _cq) = queue_pair(&context);
     let error = block_on(qp.connect(somewhere(), ConnectOptions::default())).unwrap_err();
     let Error::Refused(refusal) = &error else {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Refusal, RefusalCode, Request, Response};
+use rnic_ipc::control::{DisconnectReason, Request, Response};
 
 use super::EventWait;
 use crate::error::Error;
@@ -47,13 +47,13 @@ struct Attempt {
     remote: SocketAddr,
     options: ConnectOptions,
     since: Instant,
+    nap: Duration,
 }
 
-/// How long a neighbour may take to answer, which is what the kernel gives it too.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(3);
-
-/// How long until it is asked for again.
-const RESOLVE_NAP: Duration = Duration::from_millis(2);
+/// How long until it is asked for again: at first, doubled each time up to the most. Each is a request to the RNIC, of
+/// which a client has so many in a second.
+const RESOLVE_NAP: Duration = Duration::from_millis(1);
+const RESOLVE_NAP_MAX: Duration = Duration::from_millis(32);
 
 impl<'a> Connecting<'a> {
     /// To a peer whose link address may have to be found first.
@@ -62,30 +62,34 @@ impl<'a> Connecting<'a> {
             remote,
             options,
             since: Instant::now(),
+            nap: RESOLVE_NAP,
         };
         let mut connecting = Self::new(qp, Ok(()));
         connecting.state = State::Resolving(Box::new(attempt));
-        connecting.is_resolving();
+        connecting.resolve();
         connecting
     }
 
-    /// Goes on when the peer's link address is known; says whether it is not yet. Never waits for a peer.
-    fn is_resolving(&mut self) -> bool {
+    /// Goes on when the peer's link address is known; says after how long it is to be called again if it is not yet.
+    /// Never waits for a peer.
+    fn resolve(&mut self) -> Option<Duration> {
         let State::Resolving(attempt) = &mut self.state else {
-            return false;
+            return None;
         };
-        let (remote, local) = (attempt.remote.ip(), attempt.options.local);
-        let request = Request::Resolve { remote, local };
+        let (remote, local) = (attempt.remote, attempt.options.local);
+        let waited = attempt.since.elapsed().as_millis();
+        let request = Request::Resolve {
+            qp: self.qp.num(),
+            remote,
+            local,
+            waited_ms: u32::try_from(waited).unwrap_or(u32::MAX),
+        };
         let begun = match self.qp.context().request(&request, &[]) {
-            Ok((Response::Resolving, _)) if attempt.since.elapsed() < RESOLVE_LIMIT => return true,
-            Ok((Response::Resolving, _)) => Err(Error::Refused(Refusal {
-                code: RefusalCode::Unreachable,
-                message: format!(
-                    "the Ethernet address of the next hop to {remote} asked, but it did not answer in {} s: is \
-                     the host there, up and on the same link? (`ip neighbour`)",
-                    RESOLVE_LIMIT.as_secs()
-                ),
-            })),
+            Ok((Response::Resolving, _)) => {
+                let nap = attempt.nap;
+                attempt.nap = (nap * 2).min(RESOLVE_NAP_MAX);
+                return Some(nap);
+            }
             Ok(_) => {
                 let options = std::mem::take(&mut attempt.options);
                 self.qp.begin_to_connect(attempt.remote, options)
@@ -93,7 +97,7 @@ impl<'a> Connecting<'a> {
             Err(error) => Err(error),
         };
         self.state = begun.map_or_else(State::Failed, |()| State::Begun);
-        false
+        None
     }
 
     pub(crate) fn new(qp: &'a QueuePair, begun: Result<(), Error>) -> Self {
@@ -110,11 +114,11 @@ impl<'a> Connecting<'a> {
     /// Those of [`Self`], and [`Error::Timeout`]: the attempt goes on, and may be waited for again.
     pub fn wait(&mut self, timeout: Duration) -> Result<Established, Error> {
         let deadline = Deadline::after(timeout);
-        while self.is_resolving() {
+        while let Some(nap) = self.resolve() {
             let left = deadline
                 .left()
                 .ok_or_else(|| deadline.missed("the answer of a neighbour"))?;
-            std::thread::sleep(left.min(RESOLVE_NAP));
+            std::thread::sleep(left.min(nap));
         }
         self.check()?;
         let qp = self.qp.num();
@@ -131,8 +135,8 @@ impl<'a> Connecting<'a> {
     /// # Errors
     /// Why it was not begun.
     pub fn detach(mut self) -> Result<(), Error> {
-        while self.is_resolving() {
-            std::thread::sleep(RESOLVE_NAP);
+        while let Some(nap) = self.resolve() {
+            std::thread::sleep(nap);
         }
         self.check()?;
         self.state = State::Over;
@@ -157,8 +161,8 @@ impl Future for Connecting<'_> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if this.is_resolving() {
-            wake_after(RESOLVE_NAP, task.waker())?;
+        if let Some(nap) = this.resolve() {
+            wake_after(nap, task.waker())?;
             return Poll::Pending;
         }
         this.check()?;

@@ -122,9 +122,11 @@ impl OpenInterface {
         &self,
         remote: IpAddr,
         local: Option<IpAddr>,
+        waited: Duration,
     ) -> Result<bool, Refusal> {
         let (netlink, l2) = self.l2_toward(remote, local)?;
-        is_resolved(netlink, &l2.interface, remote, local)
+        let time = (waited, self.config.resolve_timeout);
+        is_resolved(netlink, &l2.interface, remote, local, time)
     }
 
     /// Which of the kernel's interfaces a path to `remote` goes over.

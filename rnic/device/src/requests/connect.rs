@@ -1,8 +1,8 @@
 //! Listening, connecting, accepting, rejecting, disconnecting.
 
 use std::iter::repeat_with;
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use rnic_engine::command::{Answer, Command};
 use rnic_host::files::unprivileged_port_start;
@@ -87,18 +87,39 @@ impl ClientSession {
         unlistened
     }
 
+    /// Whether a connection of a queue pair to `remote` need not wait for a neighbour, who is asked otherwise.
+    pub(super) fn resolve(
+        &self,
+        qp: QpNum,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        waited: Duration,
+    ) -> Result<Response, Refusal> {
+        check_remote(remote)?;
+        self.check_idle(qp)?;
+        let remote = remote.ip();
+        match self.core().is_resolved(self.id(), remote, local, waited)? {
+            true => Ok(Response::Done),
+            false => Ok(Response::Resolving),
+        }
+    }
+
+    fn check_idle(&self, qp: QpNum) -> Result<(), Refusal> {
+        match self.query_qp(qp)? {
+            QpState::Idle => Ok(()),
+            state => Err(refuse::refusal(
+                RefusalCode::WrongState,
+                &format!("the queue pair is {state:?}, but must be Idle: create a new one"),
+            )),
+        }
+    }
+
     /// Finds the path to the peer, which may take seconds, and then connects.
     pub(super) fn connect(&self, qp: QpNum, spec: ConnectSpec) -> Result<Response, Refusal> {
         refuse::check_mpa(&spec.mpa, &spec.private_data)?;
         check_remote(spec.remote)?;
         // Refused at once, rather than after the path is found.
-        let state = self.query_qp(qp)?;
-        if state != QpState::Idle {
-            return Err(refuse::refusal(
-                RefusalCode::WrongState,
-                &format!("the queue pair is {state:?}, but must be Idle: create a new one"),
-            ));
-        }
+        self.check_idle(qp)?;
         let core = self.core();
         let local_port = spec.local_port;
         if local_port != 0 {

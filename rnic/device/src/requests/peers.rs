@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rnic_engine::command::Command;
-use rnic_ipc::control::{Refusal, Response};
+use rnic_ipc::control::Refusal;
 use rnic_ipc::id::ClientId;
 use rnic_net::PeerRules;
 
@@ -44,23 +44,23 @@ impl Core {
         }
     }
 
-    /// Whether a client's connection to `remote` need not wait for a neighbour, who is asked otherwise.
-    pub(crate) fn resolve(
+    /// Whether a client's connection to `remote` need not wait for a neighbour, who is asked otherwise. `waited`: since
+    /// when the client has asked.
+    pub(crate) fn is_resolved(
         &self,
         client: ClientId,
         remote: IpAddr,
         local: Option<IpAddr>,
-    ) -> Result<Response, Refusal> {
+        waited: Duration,
+    ) -> Result<bool, Refusal> {
         if let Some(path) = self.interface.inner_path(remote, local) {
-            return path.map(|_| Response::Done);
+            return path.map(|_| true);
         }
         let interface = &self.interface.config.interface;
         self.prm().may_connect_to(client, remote, interface)?;
-        let resolved = self.interface.is_resolved(remote, local);
-        match resolved.map_err(|refusal| self.interface.with_link(refusal))? {
-            true => Ok(Response::Done),
-            false => Ok(Response::Resolving),
-        }
+        self.interface
+            .is_resolved(remote, local, waited)
+            .map_err(|refusal| self.interface.with_link(refusal))
     }
 
     /// The path of a client's connection to `remote`, from `local` if that is asked for: within this host, or

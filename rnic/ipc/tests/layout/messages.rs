@@ -168,8 +168,10 @@ fn requests() -> Vec<Request> {
             listener: ListenerId(1),
         },
         Request::Resolve {
-            remote: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
+            qp: QpNum(1),
+            remote: SocketAddr::new(V4, 2),
             local: None,
+            waited_ms: 3,
         },
         Request::Connect {
             qp: QpNum(1),

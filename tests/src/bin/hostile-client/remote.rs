@@ -34,7 +34,10 @@ pub fn request(chance: &mut Chance, pd: PdId, qp: QpNum) -> Request {
     Request::RegisterMemory(RegionSpec {
         pd,
         stream: chance.one_in(4).then_some(qp),
-        access: Access::ALL | Access::REMOTE_ATOMIC.when(chance.one_in(8)),
+        access: Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC.when(chance.one_in(8)),
         base: address,
         length,
         offset: 0,

@@ -86,6 +86,7 @@ fn json_has_the_documented_keys() {
     let expected = [
         "client",
         "connection",
+        "held",
         "interface",
         "pd",
         "qp",
