@@ -5,6 +5,7 @@
 
 mod allocations;
 mod backlog;
+mod broken_clients;
 mod bulk_write;
 mod capture;
 mod clock;
