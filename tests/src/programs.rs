@@ -27,6 +27,9 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 /// How often a pair of perftest's is begun anew.
 const PERFTEST_ATTEMPTS: u32 = 5;
 
+/// How often a measurement of qperf's is begun anew.
+const QPERF_ATTEMPTS: u32 = 5;
+
 /// This build's library, where programs find it.
 #[derive(Debug)]
 pub struct Library(PathBuf);
@@ -161,6 +164,26 @@ impl Programs {
             return Both { client, server };
         }
         panic!("{line}: the client was rejected {PERFTEST_ATTEMPTS} times");
+    }
+
+    /// Measurements of a second each by one qperf server. It forks for each, and tells the port before it listens
+    /// there: a client that is quicker is rejected, and begins anew.
+    #[track_caller]
+    pub fn run_qperf(&self, measurements: &[&str]) {
+        let mut server = self.on_b("qperf").spawn();
+        for measurement in measurements {
+            let client = format!("qperf -t 1 {} -cm 1 {measurement}", self.address());
+            let rejected =
+                |run: &Finished| run.stdout.contains("rejected") || run.stderr.contains("rejected");
+            let measured = (0..QPERF_ATTEMPTS)
+                .map(|_| self.on_a(&client).run())
+                .find(|run| !rejected(run))
+                .expect("not rejected each time")
+                .success();
+            assert!(measured.stdout.contains(" = "), "{measured}");
+        }
+        assert!(server.running());
+        server.kill();
     }
 
     /// Waits until somebody listens on `b`.

@@ -4,14 +4,10 @@
 use std::time::Duration;
 
 use rnic_tests::daemon::DaemonOptions;
-use rnic_tests::lab::Finished;
 use rnic_tests::programs::Programs;
 
 /// How long a program may take to end once its peer has.
 const NOTICE: Duration = Duration::from_secs(30);
-
-/// How often a measurement of qperf's is begun anew.
-const QPERF_ATTEMPTS: u32 = 5;
 
 /// The environment that has Sends wait.
 const WAIT: &str = "env RNIC_RECEIVE_WAIT=forever";
@@ -41,21 +37,7 @@ fn qperf_is_measured_to_its_end() {
         ..DaemonOptions::default()
     };
     let programs = Programs::with_each("wait-qperf", [&options, &options]);
-    let mut server = programs.on_b("qperf").spawn();
-    for measurement in ["rc_bw", "rc_bi_bw", "rc_lat"] {
-        let client = format!("qperf -t 1 {} -cm 1 {measurement}", programs.address());
-        // Its server tells the port before it listens there: a client that is quicker is rejected.
-        let rejected =
-            |run: &Finished| run.stdout.contains("rejected") || run.stderr.contains("rejected");
-        let measured = (0..QPERF_ATTEMPTS)
-            .map(|_| programs.on_a(&client).run())
-            .find(|run| !rejected(run))
-            .expect("not rejected each time")
-            .success();
-        assert!(measured.stdout.contains(" = "), "{measured}");
-    }
-    assert!(server.running());
-    server.kill();
+    programs.run_qperf(&["rc_bw", "rc_bi_bw", "rc_lat"]);
     assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
 }
 
