@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rnic_ipc::kick::Kick;
 use rnic_ipc::threads;
@@ -37,16 +37,8 @@ struct Reactor {
     /// To be woken although their descriptors said nothing.
     asked: Mutex<BTreeSet<u64>>,
     next: AtomicU64,
-    /// To be woken at a time.
-    naps: Mutex<Vec<(Instant, Waker)>>,
-}
-
-/// Runs a task again after a while.
-pub(crate) fn wake_after(delay: Duration, task: &Waker) -> Result<(), Error> {
-    let reactor = Reactor::get()?;
-    lock(&reactor.naps).push((Instant::now() + delay, task.clone()));
-    reactor.kick.kick();
-    Ok(())
+    /// To be woken at a time, by the tokens of their timers.
+    timers: Mutex<HashMap<u64, (Instant, Waker)>>,
 }
 
 impl Reactor {
@@ -82,7 +74,7 @@ impl Reactor {
             watched: Mutex::default(),
             asked: Mutex::default(),
             next: AtomicU64::new(OWN + 1),
-            naps: Mutex::default(),
+            timers: Mutex::default(),
         })
     }
 
@@ -90,7 +82,7 @@ impl Reactor {
         let mut events = Vec::with_capacity(BATCH);
         loop {
             events.clear();
-            let limit = self.nap_left();
+            let limit = self.run_timers();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
@@ -113,13 +105,13 @@ impl Reactor {
     }
 
     /// Wakes those whose time has come, and says how long the next one has.
-    fn nap_left(&self) -> Option<Timespec> {
+    fn run_timers(&self) -> Option<Timespec> {
         let now = Instant::now();
-        let mut naps = lock(&self.naps);
-        let due: Vec<_> = naps.extract_if(.., |(at, _)| *at <= now).collect();
-        let next = naps.iter().map(|(at, _)| *at).min();
-        drop(naps);
-        due.into_iter().for_each(|(_, waker)| waker.wake());
+        let mut timers = lock(&self.timers);
+        let due: Vec<_> = timers.extract_if(|_, (at, _)| *at <= now).collect();
+        let next = timers.values().map(|(at, _)| *at).min();
+        drop(timers);
+        due.into_iter().for_each(|(_, (_, waker))| waker.wake());
         next.and_then(|at| Timespec::try_from(at - now).ok())
     }
 
@@ -128,6 +120,36 @@ impl Reactor {
         if let Some(wakers) = wakers {
             wakers.wake_all_but(None);
         }
+    }
+}
+
+/// The timer of one future: runs it again at a time. Stopped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    reactor: Arc<Reactor>,
+    token: u64,
+}
+
+impl Timer {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let reactor = Reactor::get()?;
+        let token = reactor.next.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { reactor, token })
+    }
+
+    /// Has this task run at this time, and no earlier one.
+    pub(crate) fn wake_at(&self, at: Instant, task: &Waker) {
+        let new = (at, task.clone());
+        let earlier = lock(&self.reactor.timers).insert(self.token, new);
+        drop(earlier);
+        self.reactor.kick.kick();
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let waker = lock(&self.reactor.timers).remove(&self.token);
+        drop(waker);
     }
 }
 

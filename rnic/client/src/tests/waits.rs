@@ -297,10 +297,23 @@ fn a_neighbour_that_is_not_known_yet_is_waited_for_without_blocking() {
     });
     let late = connecting.wait(Duration::from_millis(5));
     assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+    // However often it is polled, it asks when it is time to.
+    for _ in 0..1000 {
+        assert!(poll_once(Pin::new(&mut connecting), &woken).is_pending());
+    }
+    let asked = fake.asked();
+    let resolves = asked
+        .iter()
+        .filter(|it| matches!(it, Request::Resolve { .. }));
+    assert!(resolves.count() < 100);
     assert!(!has_begun());
     fake.with(|state| state.neighbour_is_silent = false);
-    assert!(poll_once(Pin::new(&mut connecting), &woken).is_pending());
-    assert!(has_begun());
+    wait_until("it does not begin", || {
+        assert!(poll_once(Pin::new(&mut connecting), &woken).is_pending());
+        has_begun()
+    });
+    drop(connecting);
+    assert_eq!(Arc::strong_count(&woken), 1, "a waker was left behind");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as Task, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use rnic_ipc::control::{DisconnectReason, Request, Response};
@@ -11,7 +11,7 @@ use super::EventWait;
 use crate::error::Error;
 use crate::events::{ConnectionEvent, Established};
 use crate::queue_pair::{ConnectOptions, QueuePair};
-use crate::reactor::wake_after;
+use crate::reactor::Timer;
 use crate::wait::Deadline;
 
 /// A connection that is being made: [`QueuePair::connect`] and [`ConnectionRequest::accept`](crate::ConnectionRequest::accept)
@@ -47,7 +47,26 @@ struct Attempt {
     remote: SocketAddr,
     options: ConnectOptions,
     since: Instant,
+    /// When it may be asked for again, and how much later after that.
+    next: Instant,
     nap: Duration,
+    /// Of a future that waits.
+    timer: Option<Timer>,
+}
+
+impl Attempt {
+    fn nap_left(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    fn wake_again(&mut self, task: &Waker) -> Result<(), Error> {
+        let timer = match self.timer.take() {
+            Some(timer) => timer,
+            None => Timer::new()?,
+        };
+        self.timer.insert(timer).wake_at(self.next, task);
+        Ok(())
+    }
 }
 
 /// How long until it is asked for again: at first, doubled each time up to the most. Each is a request to the RNIC, of
@@ -58,11 +77,14 @@ const RESOLVE_NAP_MAX: Duration = Duration::from_millis(32);
 impl<'a> Connecting<'a> {
     /// To a peer whose link address may have to be found first.
     pub(crate) fn to(qp: &'a QueuePair, remote: SocketAddr, options: ConnectOptions) -> Self {
+        let now = Instant::now();
         let attempt = Attempt {
             remote,
             options,
-            since: Instant::now(),
+            since: now,
+            next: now,
             nap: RESOLVE_NAP,
+            timer: None,
         };
         let mut connecting = Self::new(qp, Ok(()));
         connecting.state = State::Resolving(Box::new(attempt));
@@ -70,14 +92,28 @@ impl<'a> Connecting<'a> {
         connecting
     }
 
-    /// Goes on when the peer's link address is known; says after how long it is to be called again if it is not yet.
-    /// Never waits for a peer.
-    fn resolve(&mut self) -> Option<Duration> {
+    /// Goes on when the peer's link address is known; while it is not yet, gives the attempt, which says when to call this
+    /// again. An earlier call asks nothing. Never waits for a peer.
+    fn resolve(&mut self) -> Option<&mut Attempt> {
         let State::Resolving(attempt) = &mut self.state else {
             return None;
         };
+        let now = Instant::now();
+        if now >= attempt.next {
+            self.ask(now);
+        }
+        match &mut self.state {
+            State::Resolving(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    fn ask(&mut self, now: Instant) {
+        let State::Resolving(attempt) = &mut self.state else {
+            return;
+        };
         let (remote, local) = (attempt.remote, attempt.options.local);
-        let waited = attempt.since.elapsed().as_millis();
+        let waited = now.saturating_duration_since(attempt.since).as_millis();
         let request = Request::Resolve {
             qp: self.qp.num(),
             remote,
@@ -86,9 +122,9 @@ impl<'a> Connecting<'a> {
         };
         let begun = match self.qp.context().request(&request, &[]) {
             Ok((Response::Resolving, _)) => {
-                let nap = attempt.nap;
-                attempt.nap = (nap * 2).min(RESOLVE_NAP_MAX);
-                return Some(nap);
+                attempt.next = now + attempt.nap;
+                attempt.nap = (attempt.nap * 2).min(RESOLVE_NAP_MAX);
+                return;
             }
             Ok(_) => {
                 let options = std::mem::take(&mut attempt.options);
@@ -97,7 +133,6 @@ impl<'a> Connecting<'a> {
             Err(error) => Err(error),
         };
         self.state = begun.map_or_else(State::Failed, |()| State::Begun);
-        None
     }
 
     pub(crate) fn new(qp: &'a QueuePair, begun: Result<(), Error>) -> Self {
@@ -114,11 +149,11 @@ impl<'a> Connecting<'a> {
     /// Those of [`Self`], and [`Error::Timeout`]: the attempt goes on, and may be waited for again.
     pub fn wait(&mut self, timeout: Duration) -> Result<Established, Error> {
         let deadline = Deadline::after(timeout);
-        while let Some(nap) = self.resolve() {
+        while let Some(attempt) = self.resolve() {
             let left = deadline
                 .left()
                 .ok_or_else(|| deadline.missed("the answer of a neighbour"))?;
-            std::thread::sleep(left.min(nap));
+            std::thread::sleep(left.min(attempt.nap_left()));
         }
         self.check()?;
         let qp = self.qp.num();
@@ -135,8 +170,8 @@ impl<'a> Connecting<'a> {
     /// # Errors
     /// Why it was not begun.
     pub fn detach(mut self) -> Result<(), Error> {
-        while let Some(nap) = self.resolve() {
-            std::thread::sleep(nap);
+        while let Some(attempt) = self.resolve() {
+            std::thread::sleep(attempt.nap_left());
         }
         self.check()?;
         self.state = State::Over;
@@ -161,8 +196,8 @@ impl Future for Connecting<'_> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Some(nap) = this.resolve() {
-            wake_after(nap, task.waker())?;
+        if let Some(attempt) = this.resolve() {
+            attempt.wake_again(task.waker())?;
             return Poll::Pending;
         }
         this.check()?;
