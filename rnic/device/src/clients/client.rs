@@ -31,7 +31,7 @@ pub(crate) struct Client {
     refused: AtomicU64,
     /// Takes its events.
     pub(crate) events: EventQueue,
-    /// MemoryHandle while a request of the client is carried out, so that they come one after the other,
+    /// Held while a request of the client is carried out, so that they come one after the other,
     /// and while its objects are removed.
     state: Mutex<SessionState>,
     /// Why the device evicted it.
