@@ -25,7 +25,7 @@ pub fn with_random_bytes<T>(body: fn(&[u8]) -> T, most: u64) -> Vec<T> {
 
 pub fn with_corpus<T>(body: fn(&[u8]) -> T, target: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
+        .join("../fuzz/corpus")
         .join(target);
     let mut files = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {

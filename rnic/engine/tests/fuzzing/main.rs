@@ -42,7 +42,7 @@ fn with_random_bytes<T>(body: fn(&[u8]) -> T, is_deep: fn(&T) -> bool) -> (usize
 
 fn with_corpus<T>(body: fn(&[u8]) -> T, target: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
+        .join("../../fuzz/corpus")
         .join(target);
     let mut files = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {

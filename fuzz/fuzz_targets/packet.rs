@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../tests/fuzzing/body/mod.rs"]
+#[path = "../../userspace-sctp/tests/fuzzing/body/mod.rs"]
 mod body;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::parsers::packet(bytes));

@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../tests/fuzzing/body/mod.rs"]
+#[path = "../../rnic/engine/tests/fuzzing/body/mod.rs"]
 mod body;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
