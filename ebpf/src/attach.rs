@@ -17,7 +17,6 @@ pub enum ModePreference {
     NativeThenGeneric,
     /// The driver's own, or an error.
     NativeOnly,
-    /// The kernel's generic one.
     GenericOnly,
     /// The same, for packets of several buffers, or an error.
     GenericSeveralBuffers,

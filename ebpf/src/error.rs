@@ -19,9 +19,7 @@ pub enum SteeringError {
          (before Linux 5.8: CAP_SYS_ADMIN)"
     )]
     NoPrivilege {
-        /// On which interface.
         interface: String,
-        /// What was asked.
         asked: &'static str,
     },
     /// EBUSY or EEXIST: somebody else's program is there.
@@ -29,18 +27,12 @@ pub enum SteeringError {
         "{interface}: another XDP program is attached; `ip link show dev {interface}` or `bpftool \
          net` names it; end what attached it, or `ip link set dev {interface} xdp off`"
     )]
-    Occupied {
-        /// On which interface.
-        interface: String,
-    },
+    Occupied { interface: String },
     /// EOPNOTSUPP: the driver has no native XDP, or the interface none at all.
     #[error("{interface}: no XDP in {mode} mode here; {advice}")]
     NoXdp {
-        /// On which interface.
         interface: String,
-        /// The mode asked for.
         mode: &'static str,
-        /// What to do.
         advice: String,
     },
     /// ENOSPC: the driver has too few queues for XDP.
@@ -49,23 +41,16 @@ pub enum SteeringError {
          receive queues on each end as the other end has transmit queues: make them so with \
          `ethtool -L` (or `ip link add ... numrxqueues N numtxqueues N`)"
     )]
-    TooFewQueues {
-        /// On which interface.
-        interface: String,
-    },
+    TooFewQueues { interface: String },
     /// ERANGE: the MTU is too large for native XDP.
     #[error(
         "{interface}: the MTU is too large for native XDP (on a veth it is the peer's that \
          counts): lower it, on both ends, or use generic mode"
     )]
-    MtuTooLarge {
-        /// On which interface.
-        interface: String,
-    },
+    MtuTooLarge { interface: String },
     /// The kernel's verifier or loader did not take the program.
     #[error("{interface}: the kernel does not take the steering program: {reason}")]
     Load {
-        /// On which interface.
         interface: String,
         /// What the loader says.
         reason: String,
@@ -75,45 +60,27 @@ pub enum SteeringError {
         "{interface}: a bond of {found} members asked, but {most} can be steered: take some away"
     )]
     TooManyDevices {
-        /// The bond.
         interface: String,
-        /// Its members.
         found: usize,
-        /// How many there may be.
         most: usize,
     },
     /// The queue does not fit the map of sockets.
     #[error("{interface}: queue {queue} is beyond the {most} queues that can be steered")]
     NoSuchQueue {
-        /// On which interface.
         interface: String,
-        /// The queue asked for.
         queue: u32,
-        /// How many there may be.
         most: u32,
     },
     /// No frame could ever match.
     #[error("{address} port {port} can't be claimed: a unicast address and a port of 1 to 65535")]
-    NotUnicast {
-        /// The address asked for.
-        address: IpAddr,
-        /// The port asked for.
-        port: u16,
-    },
+    NotUnicast { address: IpAddr, port: u16 },
     /// E2BIG: the table of claims is full.
     #[error("{interface}: all {most} claims are taken; close some listeners or connections")]
-    TooManyClaims {
-        /// On which interface.
-        interface: String,
-        /// How many there may be.
-        most: u32,
-    },
+    TooManyClaims { interface: String, most: u32 },
     /// Anything else.
     #[error("{interface}: {asked}: {cause}")]
     Kernel {
-        /// On which interface.
         interface: String,
-        /// What was asked.
         asked: &'static str,
         /// The kernel's answer.
         cause: io::Error,

@@ -5,7 +5,6 @@ use std::io;
 
 use crate::sys;
 
-/// A feature of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// The driver joins received segments, for good (LRO).
@@ -21,7 +20,6 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The kernel's name of it.
     const fn name(self) -> &'static str {
         match self {
             Feature::Lro => "rx-lro",
@@ -43,7 +41,6 @@ impl Feature {
     }
 }
 
-/// How a feature is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureState {
     /// It is off, or the interface has none.

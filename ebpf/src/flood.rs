@@ -128,7 +128,6 @@ impl Times {
 /// The key of the program's hash: random, and never told.
 pub(crate) type HashKey = [u64; KEY_WORDS];
 
-/// What is known of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
     /// A SYN-ACK waits for its answer: anybody could have forged the SYN.

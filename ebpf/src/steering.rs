@@ -98,7 +98,6 @@ impl Steering {
         self.mode
     }
 
-    /// The interface's name.
     pub fn interface(&self) -> &str {
         &self.interface
     }

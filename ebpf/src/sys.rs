@@ -25,7 +25,6 @@ const ETHTOOL_GRXFH: u32 = 0x29;
 const ETH_RSS_HASH_TOP: u8 = 1;
 /// `RXH_IP_SRC`, `RXH_IP_DST`, `RXH_L4_B_0_1` and `RXH_L4_B_2_3`.
 const RXH_ADDRESSES_AND_PORTS: u64 = 0xf0;
-/// Kinds of flows.
 pub(crate) const TCP_V4_FLOW: u32 = 1;
 pub(crate) const TCP_V6_FLOW: u32 = 5;
 /// The set of strings that are features' names, of `enum ethtool_stringset`.
@@ -200,7 +199,6 @@ pub(crate) fn hashes_ports(interface: &str, flow: u32) -> io::Result<bool> {
 pub(crate) struct FeatureWord {
     /// Those that may be changed.
     pub(crate) available: u32,
-    /// Those that are on.
     pub(crate) active: u32,
 }
 

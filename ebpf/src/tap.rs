@@ -87,7 +87,6 @@ impl Tap {
         self.mode
     }
 
-    /// The interface's name.
     pub fn interface(&self) -> &str {
         &self.object.interface
     }

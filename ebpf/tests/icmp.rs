@@ -119,7 +119,6 @@ fn a_socket_gets_the_errors_about_what_is_claimed() {
     assert_eq!(taken, Some(("icmp_taken", 4)));
 }
 
-/// How many messages are there.
 fn receive_now(socket: &OwnedFd) -> usize {
     let mut count = 0;
     while rustix::net::recv(socket, &mut [0; 2048][..], RecvFlags::empty()).is_ok() {

@@ -17,7 +17,6 @@ use crate::wait;
 /// How long a daemon may take until it serves.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How a daemon is started.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonOptions {
     /// Writes all its frames to `<socket>.pcapng`.
@@ -26,7 +25,6 @@ pub struct DaemonOptions {
     pub queues: Option<u32>,
     /// `--mode`: native, generic, super-packets or auto, when given.
     pub mode: Option<&'static str>,
-    /// Further arguments.
     pub arguments: Vec<String>,
 }
 
@@ -125,7 +123,6 @@ impl Daemon {
         &self.namespace
     }
 
-    /// Its process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
@@ -181,7 +178,6 @@ impl Daemon {
         maps.map_or(0, |maps| maps.matches("/memfd:").count())
     }
 
-    /// How many descriptors it has open.
     #[must_use]
     pub fn open_files(&self) -> usize {
         let directory = format!("/proc/{}/fd", self.process.id());
@@ -206,7 +202,6 @@ impl Daemon {
         format!("{}{}", self.process.stdout(), self.process.stderr())
     }
 
-    /// Sends it a signal.
     pub fn signal(&mut self, signal: Signal) {
         self.process.signal(signal);
     }

@@ -24,7 +24,6 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// That of a daemon at this moment.
     #[must_use]
     pub fn of(daemon: &Daemon) -> Self {
         // Before anything is asked of the daemon: whoever asks is a client too.

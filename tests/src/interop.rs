@@ -17,11 +17,9 @@ pub struct Interop {
     pub peer: Peer,
     options: DaemonOptions,
     link: Option<Linksim>,
-    /// The host that the daemon is of.
     pub host: Host,
     /// Where the peer is plugged in.
     pub outlet: Outlet,
-    /// What all live in.
     pub lab: Lab,
 }
 

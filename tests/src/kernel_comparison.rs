@@ -18,10 +18,8 @@ use crate::lab::{Family, Host, Lab, LinkOptions, Namespace};
 use crate::linksim::Linksim;
 use cell::Cell;
 
-/// Who is at the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoints {
-    /// The kernel on both.
     Kernel,
     /// Ours sends, the kernel receives.
     OursSends,
@@ -34,7 +32,6 @@ impl Endpoints {
     pub const ALL: [Self; 3] = [Self::Kernel, Self::OursSends, Self::OursReceives];
 }
 
-/// One transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// From the first moment of the connection to the last byte, at the kernel's receiving end if
@@ -43,7 +40,6 @@ pub struct Outcome {
     /// From the first moment of the connection to the receiver's end of stream, at the kernel's
     /// sending end if there is one.
     pub sent: Option<Duration>,
-    /// What the link counted.
     pub link: Value,
     /// What our end counted, if it was there.
     pub ours: Option<Value>,
@@ -82,7 +78,6 @@ impl TestBed {
         }
     }
 
-    /// The lab, for its directory.
     #[must_use]
     pub fn lab(&self) -> &Lab {
         &self.lab

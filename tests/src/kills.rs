@@ -17,7 +17,6 @@ const OPERATIONS: [&str; 3] = ["write", "send", "read"];
 
 /// Where a server and its clients of `rnic-perf` are killed.
 pub trait Ground {
-    /// A server, which listens.
     fn server(&self) -> Process;
 
     /// A client that moves bytes by an operation, for as long as two further arguments say.

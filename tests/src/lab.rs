@@ -75,7 +75,6 @@ impl Host {
         }
     }
 
-    /// A socket address of this host.
     #[must_use]
     pub fn address(&self, family: Family, port: u16) -> SocketAddr {
         let ip = match family {

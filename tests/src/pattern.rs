@@ -5,7 +5,6 @@
 pub struct Pattern(u64);
 
 impl Pattern {
-    /// The sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

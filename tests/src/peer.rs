@@ -25,23 +25,19 @@ use machine::Share;
 /// How long the machine may take to come up by emulation, on cores that others use too.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-/// Whose kernel the machine has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerKernel {
     /// That of the Debian release that the tests run on.
     #[default]
     Stable,
-    /// That of the release's backports.
     Backports,
 }
 
-/// How a peer is started.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     /// The driver and, for `siw_tunable`, what differs from its constants:
     /// `siw_tunable,peer_to_peer=1`.
     pub siw: String,
-    /// Which image.
     pub kernel: PeerKernel,
     /// Processors. On several of them siw now and then takes an FPDU's payload into its CRC twice.
     pub processors: u32,
@@ -82,7 +78,6 @@ impl Peer {
         }
     }
 
-    /// A socket address of the peer's.
     #[must_use]
     pub fn address(&self, family: Family, port: u16) -> SocketAddr {
         let ip = match family {

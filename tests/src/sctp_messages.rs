@@ -22,7 +22,6 @@ pub struct Run {
     pub family: Family,
     /// We send the INIT.
     pub we_connect: bool,
-    /// We end the association.
     pub we_end: bool,
     /// `shutdown` or `abort`.
     pub end: &'static str,

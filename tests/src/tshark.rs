@@ -20,7 +20,6 @@ const SCRIPT: &str = concat!(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dissection {
     pub frames: u64,
-    /// Frames with TCP.
     pub tcp: u64,
     /// MPA request frames (RFC 5044 section 7.1.1).
     pub requests: u64,
@@ -31,7 +30,6 @@ pub struct Dissection {
     pub good_crcs: u64,
     /// FPDUs whose CRC32C tshark found wrong.
     pub bad_crcs: u64,
-    /// Frames with SCTP.
     pub sctp: u64,
     /// SCTP's chunks by their type, under tshark's names: `DATA`, `INIT_ACK`...
     pub chunks: BTreeMap<String, u64>,

@@ -30,7 +30,6 @@ pub struct Endpoint {
     /// Memory with [`FULL_ACCESS`].
     pub region: MemoryRegion,
     pub pd: ProtectionDomain,
-    /// The client that it is of.
     pub context: Context,
 }
 

@@ -35,12 +35,9 @@ pub enum ToolError {
     /// The kernel refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was asked of it.
         what: String,
-        /// What it said.
         source: std::io::Error,
     },
-    /// A work request failed.
     #[error(
         "work request {wr_id} failed: {status:?}; if this is WorkRequestFlushed the connection was \
          lost before it was done{}", detail.as_ref().map(|d| format!(" ({d})")).unwrap_or_default()
@@ -82,7 +79,6 @@ pub struct Endpoint {
     patience: Duration,
 }
 
-/// How an end waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// How long nothing may happen.

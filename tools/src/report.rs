@@ -75,7 +75,6 @@ impl std::fmt::Display for Latency {
 pub struct Goodput {
     /// Payload bytes moved.
     pub bytes: u64,
-    /// Messages moved.
     pub messages: u64,
     /// How long it took.
     pub seconds: f64,
@@ -85,7 +84,6 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    /// From totals.
     pub fn new(bytes: u64, messages: u64, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         Self {

@@ -55,14 +55,10 @@ pub enum RunError {
         "--verbs-dir names {}, where {} is not: name the directory of this RNIC's verbs libraries",
         path.display(), search::VERBS_LIBRARY
     )]
-    NoVerbs {
-        /// The directory.
-        path: PathBuf,
-    },
+    NoVerbs { path: PathBuf },
     /// The program can't be started.
     #[error("can't run {}: {source}", program.display())]
     Program {
-        /// Its name.
         program: OsString,
         /// What the kernel said.
         source: std::io::Error,
@@ -70,9 +66,7 @@ pub enum RunError {
     /// The kernel refused something.
     #[error("{what}: {source}")]
     Host {
-        /// What was asked of it.
         what: &'static str,
-        /// What it said.
         source: std::io::Error,
     },
 }
@@ -189,7 +183,6 @@ fn is_named() -> bool {
     variable(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty())
 }
 
-/// The directory of this program.
 fn own_directory() -> Result<PathBuf, RunError> {
     let own = std::env::current_exe().map_err(host("/proc/self/exe"))?;
     let own = own.parent().map(Path::to_path_buf);

@@ -22,7 +22,6 @@ pub enum Scale {
 
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// For the legend.
     pub name: String,
     /// Where it goes, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -31,7 +30,6 @@ pub struct Line {
 /// Lines on two axes.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows.
     pub title: String,
     /// Both axes, what is along them.
     pub labels: [String; 2],

@@ -51,7 +51,6 @@ impl Links {
             .is_some_and(|link| link.previous != index)
     }
 
-    /// The memory of an entry.
     pub fn memory_at(&self, index: usize) -> Option<&impl Sized> {
         self.0.get(index)
     }

@@ -71,9 +71,7 @@ pub struct PathMtu {
     search: Search,
     /// A segment of the probed size is wanted.
     wanted: bool,
-    /// The segment that is the probe.
     probe: Option<Probe>,
-    /// Timeouts in a row.
     timeouts: u8,
 }
 

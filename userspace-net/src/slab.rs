@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-/// Values of one chunk.
 const CHUNK: usize = 64;
 
 /// No index: the end of the list of vacant entries.

@@ -71,9 +71,7 @@ pub struct FourTuple {
 /// The ports of a UDP header around a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPorts {
-    /// The sender's.
     pub source: u16,
-    /// The receiver's.
     pub destination: u16,
 }
 

@@ -117,7 +117,6 @@ impl Wheel {
         }
     }
 
-    /// The memory of an entry.
     pub fn memory_at(&self, index: usize) -> Option<&impl Sized> {
         self.nodes.get(index)
     }

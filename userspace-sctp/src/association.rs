@@ -190,7 +190,6 @@ impl<B> Association<B> {
         }
     }
 
-    /// The peer has said what it is.
     fn adopt(&mut self, peer: &Peer, config: &Config) {
         self.tags.remote = peer.tag;
         self.outbound_streams = peer.outbound_streams;

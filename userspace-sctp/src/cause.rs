@@ -53,7 +53,6 @@ pub enum Cause<'a> {
     /// An INIT comes by another UDP encapsulation port than its association uses (draft-tuexen-tsvwg-rfc6951-bis); 0: not in
     /// UDP.
     RestartWithNewPort {
-        /// The association's.
         current: u16,
         /// The INIT's.
         new: u16,

@@ -117,7 +117,6 @@ pub enum Chunk<'a> {
     },
     /// A known type whose value is too short, or says of itself what can't be.
     Malformed {
-        /// The type.
         kind: u8,
         /// All of it but its padding.
         whole: &'a [u8],
@@ -125,7 +124,6 @@ pub enum Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Of an element of a packet.
     pub(crate) fn read(element: Element<'a>) -> Self {
         let [kind, flags] = element.head.to_be_bytes();
         let Element { value, whole, .. } = element;

@@ -150,7 +150,6 @@ impl Secret {
     }
 }
 
-/// The hour of the clock.
 const fn hour(at: Instant) -> u64 {
     at.as_nanos() / KEY_LIFE.as_nanos() as u64
 }

@@ -17,7 +17,6 @@ use crate::stateless::ANSWER_MAX;
 /// Most answers that wait to be sent; further ones are dropped, and their peers ask again.
 pub(crate) const ANSWERS_MAX: usize = 64;
 
-/// Effects of one stack.
 #[derive(Debug)]
 pub(crate) struct Effects<B> {
     pub(crate) events: VecDeque<(AssocId, Event)>,

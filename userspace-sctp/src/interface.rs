@@ -43,7 +43,6 @@ impl fmt::Display for Ends {
 /// The way of packets: both ends, and how they get there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// From and to where.
     pub ends: Ends,
     /// The peer's UDP encapsulation port (RFC 6951); `None`: SCTP is right above IP.
     pub udp: Option<u16>,
@@ -217,7 +216,6 @@ pub enum PostError {
     /// There is no such stream.
     #[error("stream {stream} does not exist; there are {streams} to send on")]
     NoStream {
-        /// Asked for.
         stream: u16,
         /// How many there are, from 0 on.
         streams: u16,
@@ -241,7 +239,6 @@ pub enum PostError {
 /// A message that was not taken, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused<B> {
-    /// The caller's buffer.
     pub buffer: B,
     pub error: PostError,
 }
@@ -251,32 +248,22 @@ pub struct Refused<B> {
 pub enum ConnectError {
     /// An end that can't be one: of two families, port 0, or no unicast address.
     #[error("{ends}: an end has port 0 or no unicast address, or they are of two families")]
-    BadEnds {
-        /// Asked for.
-        ends: Ends,
-    },
+    BadEnds { ends: Ends },
     /// UDP encapsulation is asked for, and there is no port for it.
     #[error("there is no local UDP encapsulation port (udp_port)")]
     NoUdpPort,
     /// There is one already.
     #[error("there is an association from {ends} already")]
-    InUse {
-        /// Asked for.
-        ends: Ends,
-    },
+    InUse { ends: Ends },
     /// [`crate::Config::associations`] exist.
     #[error("{limit} associations exist, and no more may (associations)")]
-    TooMany {
-        /// How many may.
-        limit: usize,
-    },
+    TooMany { limit: usize },
 }
 
 /// A listener is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("somebody listens on {local} already")]
 pub struct InUse {
-    /// Asked for.
     pub local: SocketAddr,
 }
 
@@ -285,7 +272,6 @@ pub struct InUse {
 pub struct Transmit {
     /// Whose it is; `None`: an answer to a stranger, or the last packet of an association.
     pub assoc: Option<AssocId>,
-    /// From and to where.
     pub ends: Ends,
     /// The UDP header that goes in front of it, if any (RFC 6951). Its checksum may be 0 with IPv4 only.
     pub udp: Option<UdpPorts>,
@@ -313,7 +299,6 @@ pub enum IcmpError {
 pub struct IcmpQuote {
     /// From and to where it went.
     pub ends: Ends,
-    /// Its Verification Tag.
     pub tag: u32,
     /// The Initiate Tag, if its first chunk is quoted and is an INIT.
     pub init_tag: Option<u32>,

@@ -51,7 +51,6 @@ pub struct Next {
     pub lost: Option<Lost>,
 }
 
-/// A chunk that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
     /// The path on which it was sent last.
@@ -65,7 +64,6 @@ pub struct Lost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the SACK acknowledges TSN {tsn}, and {next} is the next to be sent")]
 pub struct NotSent {
-    /// What it acknowledges.
     pub tsn: Tsn,
     /// What was not sent.
     pub next: Tsn,

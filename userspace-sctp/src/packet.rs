@@ -10,7 +10,6 @@ use crate::tlv::{Elements, NoRoom, Output, u16_at, u32_at};
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 12;
 
-/// Where the checksum is in it.
 const CHECKSUM_AT: usize = 8;
 
 /// The common header without its checksum.
@@ -39,7 +38,6 @@ pub enum ParseError {
     /// The checksum is of other bytes (section 6.8).
     #[error("the packet's CRC32C is {found:#010x}, that of its bytes {computed:#010x}")]
     Checksum {
-        /// In the packet.
         found: u32,
         /// Of its bytes.
         computed: u32,
@@ -49,7 +47,6 @@ pub enum ParseError {
 /// A packet whose header was read. Its chunks are read one by one.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// The common header.
     pub header: Header,
     body: &'a [u8],
 }

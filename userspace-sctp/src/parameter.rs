@@ -31,7 +31,6 @@ pub const ADAPTATION_DDP: u32 = 1;
 pub enum Parameter<'a> {
     /// What the sender of a HEARTBEAT wants back.
     HeartbeatInfo(&'a [u8]),
-    /// An address of the sender.
     Address(IpAddr),
     StateCookie(&'a [u8]),
     /// A parameter of the INIT that its receiver does not know, whole.

@@ -30,7 +30,6 @@ impl Random {
         hasher.finish()
     }
 
-    /// A Verification Tag.
     pub(crate) fn tag(&mut self) -> u32 {
         loop {
             // Truncated on purpose.

@@ -302,7 +302,6 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.ready.first().is_some() || !self.effects.answers.is_empty()
     }
 
-    /// The association of these ends.
     pub fn find(&self, ends: &Ends) -> Option<AssocId> {
         self.associations.find(ends)
     }
@@ -365,7 +364,6 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.effects.counters
     }
 
-    /// An association, and what it needs.
     fn at(&mut self, id: AssocId, now: Instant) -> Option<(&mut Association<B>, Env<'_, B>)> {
         let association = self.associations.get_mut(id)?;
         let env = Env {

@@ -78,11 +78,7 @@ pub enum InitRefusal {
     Malformed,
     /// It speaks for another layer than ours, or for none.
     #[error("the peer's adaptation indication is {found:?}, ours is {ours}")]
-    Adaptation {
-        /// The peer's.
-        found: Option<u32>,
-        ours: u32,
-    },
+    Adaptation { found: Option<u32>, ours: u32 },
 }
 
 /// What is sent back, and why if it is a refusal.

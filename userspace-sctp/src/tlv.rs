@@ -21,7 +21,6 @@ pub(crate) const fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// One element, as found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
     /// The first two bytes: type of a parameter, code of a cause, type and flags of a chunk.

@@ -108,7 +108,6 @@ struct Host {
     stack: Stack<u32>,
     now: Instant,
     conns: Vec<Conn>,
-    /// What the link has.
     out: Vec<(ConnId, SegmentId, u32)>,
     in_bursts: bool,
     /// Segments that went out as part of a burst.

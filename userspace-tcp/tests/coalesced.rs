@@ -50,7 +50,6 @@ impl Passive {
             .collect()
     }
 
-    /// What the peer is told.
     fn told(&mut self) -> Vec<TcpHeader> {
         std::iter::from_fn(|| self.stack.poll_transmit(self.now))
             .map(|transmit| transmit.header)
@@ -72,7 +71,6 @@ fn seq(number: u32) -> SeqNum {
     peer_seq(begins(number))
 }
 
-/// Neighbours as one.
 fn joined(ranges: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
     let mut out: Vec<(u64, u32)> = Vec::new();
     for (offset, len) in ranges {

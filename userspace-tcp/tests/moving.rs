@@ -12,7 +12,6 @@ use userspace_tcp::{
     Config, ConnOptions, Flags, KeepAlive, ResourceUsage, Segment, Stack, TcpHeader, Timestamps,
 };
 
-/// The peer's clock, in its timestamps.
 const PEER_CLOCK: u32 = 9;
 
 fn config() -> Config {

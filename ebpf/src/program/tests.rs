@@ -174,7 +174,6 @@ fn set_u16(frame: &mut [u8], at: usize, value: u16) {
     frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// What must be taken.
 fn taken() -> Vec<(&'static str, Vec<u8>)> {
     let mut vlan = Vec::new();
     PacketBuilder::ethernet2(PEER_MAC, MAC)

@@ -134,7 +134,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// The memfd.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -194,11 +193,7 @@ pub enum NotAdopted {
     Kernel,
     /// The kernel's refusal.
     #[error("{call} failed: {errno}")]
-    Host {
-        /// The system call.
-        call: &'static str,
-        errno: Errno,
-    },
+    Host { call: &'static str, errno: Errno },
 }
 
 /// What is to become of system calls on bytes that share a page with the range, where they would fail
@@ -216,7 +211,6 @@ pub enum Neighbours {
 pub enum Needed {
     /// To be read only.
     Read,
-    /// To be read and written.
     ReadAndWrite,
 }
 

@@ -10,7 +10,6 @@ use crate::{Needed, NotAdopted, host};
 /// A part of a range that is mapped in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Addresses.
     pub(crate) range: Range<usize>,
     pub(crate) what: What,
     /// What its program may do there.
@@ -34,7 +33,6 @@ pub(crate) struct Run {
     pub(crate) guard: usize,
 }
 
-/// What a part is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Private pages of no file, for reading and writing.
@@ -238,7 +236,6 @@ fn part(mapped: &Range<usize>, what: What, wanted: &Range<usize>) -> Option<(Ran
     (!range.is_empty()).then_some((range, what))
 }
 
-/// A line.
 struct Mapping {
     range: Range<usize>,
     rights: Rights,

@@ -59,7 +59,6 @@ impl DerefMut for Locked {
     }
 }
 
-/// A range was released.
 static RELEASED: Condvar = Condvar::new();
 /// How long a range waits for others of a file that nobody takes any more.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);

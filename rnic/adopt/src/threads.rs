@@ -96,7 +96,6 @@ impl Threads {
         self.areas.iter().any(meets) || stacks.chain(near).any(|area| meets(&area))
     }
 
-    /// The stack that ends at a descriptor.
     fn stack_below(&self, descriptor: usize, run: &Run) -> Range<usize> {
         let start = match run.guard > 0 && self.is_lowest(descriptor, run) {
             true => run.range.start,

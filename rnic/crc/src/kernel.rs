@@ -136,7 +136,6 @@ impl Kernel {
 pub(crate) struct Usable(Kernel);
 
 impl Usable {
-    /// The fastest.
     #[inline]
     pub fn best() -> Self {
         Self(Kernel::best())

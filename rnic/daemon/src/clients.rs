@@ -34,7 +34,6 @@ const QUESTIONS: usize = 8;
 /// Between two looks at threads that are to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The threads of all clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
     devices: Devices,

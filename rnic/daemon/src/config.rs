@@ -33,7 +33,6 @@ fn keys() -> Vec<&'static str> {
         .collect()
 }
 
-/// What a file says.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     /// Settings that the command line has too.

@@ -70,7 +70,6 @@ impl MetricsListener {
         Some(not_had(address, checked.err()?))
     }
 
-    /// Listens there.
     pub(crate) fn bind(address: &MetricsAddress) -> Result<Self, MetricsError> {
         let listener = Listener::open(address).map_err(|source| not_had(address, source))?;
         Ok(Self {

@@ -35,13 +35,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Why the daemon could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The socket file.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// An interface.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The place for metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     #[error("can't make a signalfd for SIGTERM, SIGINT and SIGHUP: {0}")]
@@ -49,12 +46,10 @@ pub(crate) enum ServeError {
     /// SIGBUS.
     #[error("can't install the SIGBUS handler for clients' memory: {0}")]
     Faults(ShmError),
-    /// Capabilities.
     #[error("can't give up privileges: {0}")]
     Privileges(Errno),
     #[error("can't switch to user {user}: {errno}: start rnicd as root, or leave --user out")]
     User {
-        /// Whom.
         user: String,
         /// The kernel's error.
         errno: Errno,
@@ -62,10 +57,8 @@ pub(crate) enum ServeError {
     /// Threads that close channels.
     #[error("can't start the thread that closes surplus clients' channels: {0}")]
     Closer(std::io::Error),
-    /// The thread that reloads.
     #[error("can't start the thread that reads the configuration again: {0}")]
     Reloads(std::io::Error),
-    /// The wait for clients.
     #[error("can't wait for clients: {0}")]
     Wait(Errno),
 }

@@ -35,7 +35,6 @@ pub(crate) struct Settings {
 /// Why the daemon does not know what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// The file.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Nobody named an interface.
@@ -55,10 +54,7 @@ pub(crate) enum SettingsError {
     },
     /// What only interfaces have.
     #[error("--loopback opens no interface, and only interfaces have {what}: leave it out")]
-    NotOfLoopback {
-        /// The setting.
-        what: &'static str,
-    },
+    NotOfLoopback { what: &'static str },
     /// Both were said.
     #[error("loopback and no_loopback: leave one of them out")]
     LoopbackOrNot,
@@ -71,11 +67,8 @@ pub(crate) enum SettingsError {
     /// One means nothing without the other.
     #[error("interface {interface}: {what} without {}, {}, or leave {what} out", .needs.setting, .needs.why)]
     Needs {
-        /// Of which interface.
         interface: String,
-        /// What was said.
         what: &'static str,
-        /// What is missing.
         needs: Needs,
     },
 }

@@ -30,24 +30,17 @@ pub(crate) struct SocketFile {
 /// Why the socket can't be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// Somebody answers there.
     #[error(
         "can't listen on {}: another rnicd answers there: end it, or name another socket with --socket",
         path.display()
     )]
-    Taken {
-        /// The socket's path.
-        path: PathBuf,
-    },
+    Taken { path: PathBuf },
     /// There is something else.
     #[error(
         "can't listen on {}: a file that is no socket is there: name another with --socket",
         path.display()
     )]
-    NotASocket {
-        /// The socket's path.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
     /// It is not the daemon's to give away.
     #[error(
         "socket {} asked of group {group}, but the kernel refuses: {source}: make the daemon's user a member \
@@ -55,9 +48,7 @@ pub(crate) enum SocketError {
         path.display()
     )]
     Group {
-        /// The socket's path.
         path: PathBuf,
-        /// The group's number.
         group: u32,
         source: io::Error,
     },
@@ -68,7 +59,6 @@ pub(crate) enum SocketError {
         path.display()
     )]
     Host {
-        /// The socket's path.
         path: PathBuf,
         /// What was being done.
         what: &'static str,

@@ -26,7 +26,6 @@ const LIVE_MAX: usize = 4;
 /// The number of the capture to the device's file, at the shard.
 pub(crate) const FILE_NUMBER: u32 = 0;
 
-/// The captures of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     file: Option<CaptureFile>,
@@ -46,7 +45,6 @@ impl Captures {
         }
     }
 
-    /// The file, to close it.
     pub(crate) fn take_file(&mut self) -> Option<CaptureFile> {
         self.file.take()
     }

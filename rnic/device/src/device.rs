@@ -142,7 +142,6 @@ impl Device {
         !self.core.shards.are_threaded()
     }
 
-    /// The name of the interface.
     pub fn interface(&self) -> &str {
         self.core.interface.name()
     }

@@ -17,10 +17,7 @@ pub enum DeviceError {
         "interface {interface} has no IPv4 or IPv6 address, and an RNIC needs one: `ip address add \
          ADDRESS/PREFIX dev {interface}` first"
     )]
-    NoAddress {
-        /// Its name.
-        interface: String,
-    },
+    NoAddress { interface: String },
     /// The number of queues is wrong.
     #[error(
         "{asked} queues of interface {interface} asked, but it has {found} RX queues and spreads \
@@ -28,9 +25,7 @@ pub enum DeviceError {
          (`rx {asked}` where the driver has it so)"
     )]
     BadQueues {
-        /// Its name.
         interface: String,
-        /// What was asked.
         asked: u32,
         found: u32,
     },
@@ -42,7 +37,6 @@ pub enum DeviceError {
         privileges::advice("it these (AmbientCapabilities= in a systemd unit)")
     )]
     NoCapabilities {
-        /// The interfaces' names.
         interfaces: Vec<String>,
         /// The capabilities' names.
         missing: Vec<String>,
@@ -61,22 +55,15 @@ pub enum DeviceError {
     /// A value of the configuration is impossible.
     #[error("{what} of {asked} asked: {advice}")]
     BadConfig {
-        /// Which value.
         what: &'static str,
         asked: String,
-        /// What it may be.
         advice: String,
     },
-    /// The capture can't be written.
     #[error(
         "capture file {path} can't be written: {cause}: name a file in a directory that exists \
          and may be written to"
     )]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        cause: io::Error,
-    },
+    Capture { path: PathBuf, cause: io::Error },
     /// Something else that the kernel refused.
     #[error("{what}: {cause}")]
     Host {

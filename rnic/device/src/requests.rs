@@ -401,7 +401,6 @@ impl Drop for ClientSession {
     }
 }
 
-/// What one client may have.
 fn client_limits(limits: &Limits, one: &Quota) -> ClientLimits {
     ClientLimits {
         protection_domains: one.protection_domains,
@@ -421,7 +420,6 @@ fn share(state: &mut SessionState, memory: OwnedFd) -> Result<OwnedFd, Refusal> 
     shared.map_err(|error| refuse::host("a descriptor of a ring", error))
 }
 
-/// That Hello came.
 fn check_hello(state: &SessionState) -> Result<(), Refusal> {
     if state.has_hello {
         return Ok(());

@@ -30,21 +30,16 @@ use watch::Watch;
 /// with their queue pairs.
 pub(crate) const FIRST: usize = 0;
 
-/// The result of a command.
 pub(crate) type Executed = Result<(Answer, Stamp), Refusal>;
 
 /// The shard that a command is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To {
-    /// The one of this number.
     Shard(usize),
-    /// The one that has this queue pair.
     Qp(QpNum),
-    /// The one that has this connection request.
     Request(ConnRequestId),
 }
 
-/// The shards of a device.
 #[derive(Debug)]
 pub(crate) struct Shards {
     /// At least one.
@@ -81,7 +76,6 @@ impl Shards {
         &self.drivers[FIRST]
     }
 
-    /// Which shard has what.
     pub(crate) fn placement(&self) -> MutexGuard<'_, Placement> {
         lock(&self.placement)
     }

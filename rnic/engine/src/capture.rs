@@ -32,7 +32,6 @@ pub struct SeenFrame<'a> {
     pub original: usize,
 }
 
-/// The captures of a shard.
 #[derive(Debug)]
 pub(crate) struct Captures {
     running: Vec<Running>,
@@ -76,7 +75,6 @@ impl Captures {
         });
     }
 
-    /// Ends a capture.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<dyn Capture>> {
         let place = self.running.iter().position(|one| one.number == number)?;
         Some(self.running.swap_remove(place).sink)

@@ -54,7 +54,6 @@ pub enum Command {
     SetTimeouts(Timeouts),
     /// A client appeared; its doorbells are polled from now on.
     AddClient {
-        /// Its name.
         client: ClientId,
         /// The engine's end of its doorbell ring.
         doorbells: DoorbellConsumer,
@@ -63,7 +62,6 @@ pub enum Command {
     RemoveClient { client: ClientId },
     /// Makes an STag valid.
     AddRegion {
-        /// Its name.
         stag: Stag,
         /// As it was granted. `memory` has as many bytes.
         spec: RegionSpec,
@@ -84,10 +82,8 @@ pub enum Command {
     },
     /// Revokes an STag. After the answer no byte of its memory is touched.
     RemoveRegion { stag: Stag },
-    /// A new completion queue.
     AddCq {
         client: ClientId,
-        /// Its name.
         cq: CqId,
         /// The engine's end.
         ring: CqProducer,
@@ -109,7 +105,6 @@ pub enum Command {
     /// A new shared receive queue.
     AddSrq {
         client: ClientId,
-        /// Its name.
         srq: SrqId,
         /// Elements that a receive may have.
         max_sge: u32,
@@ -127,7 +122,6 @@ pub enum Command {
     /// A new queue pair, Idle.
     AddQp {
         client: ClientId,
-        /// Its number.
         qp: QpNum,
         /// As the client asked, checked.
         attributes: QpAttributes,
@@ -140,19 +134,9 @@ pub enum Command {
     /// after the answer. No event tells of the connection's end.
     RemoveQp { qp: QpNum },
     /// A queue pair of another shard is a stream of this domain too.
-    AddStream {
-        /// Its domain.
-        pd: PdId,
-        /// Its number.
-        qp: QpNum,
-    },
+    AddStream { pd: PdId, qp: QpNum },
     /// That queue pair is gone.
-    RemoveStream {
-        /// Its domain.
-        pd: PdId,
-        /// Its number.
-        qp: QpNum,
-    },
+    RemoveStream { pd: PdId, qp: QpNum },
     /// Takes a waiting request away, for another shard of the same interface; answered by [`Answer::Request`].
     TakeRequest {
         request: ConnRequestId,
@@ -171,7 +155,6 @@ pub enum Command {
     Listen {
         /// Who is told of requests.
         client: ClientId,
-        /// Its name.
         listener: ListenerId,
         /// Where, with the port that was taken. Most of its backlog are between the handshake of TCP and accept or
         /// reject.
@@ -189,7 +172,6 @@ pub enum Command {
     /// Other peers may connect to a listener from now on. Connections that have begun go on.
     SetPeerRules {
         listener: ListenerId,
-        /// Who may.
         peers: PeerRules,
     },
     /// Peers that have not asked whole are reset. Requests of which the client was told are answered as before.
@@ -214,7 +196,6 @@ pub enum Command {
     /// Take a waiting request with an Idle queue pair.
     Accept {
         request: ConnRequestId,
-        /// For which queue pair.
         qp: QpNum,
         /// Our limits.
         mpa: MpaOptions,
@@ -307,7 +288,6 @@ pub enum Command {
     },
     /// Reset a connection, if it is still the one that is meant.
     DropConnection {
-        /// Its number.
         connection: u32,
         /// Its ends, ours first.
         ends: (SocketAddr, SocketAddr),
@@ -321,7 +301,6 @@ pub enum Command {
     /// Show frames to a capture.
     AddCapture {
         number: u32,
-        /// Which frames.
         filter: Filter,
         /// Where they go.
         sink: Box<dyn Capture>,
@@ -344,7 +323,6 @@ pub enum ForbiddenBy {
 pub enum ShardEvent {
     Client {
         client: ClientId,
-        /// What happened.
         event: Event,
     },
     /// A connection request went away before it was accepted or rejected.
@@ -357,20 +335,20 @@ pub enum ShardEvent {
     Released {
         /// The port is one of this protocol's.
         transport: Transport,
-        /// The address and port.
         local: SocketAddr,
     },
     /// A peer has not answered for three retransmission timeouts (R1 of RFC 9293 section 3.8.3), or a path to it has
     /// become inactive (RFC 9260 section 8.2): the way there may be another by now. Or the peer has told of an address
     /// to which no way is known.
-    PathDoubtful { local: IpAddr, remote: IpAddr },
+    PathDoubtful {
+        local: IpAddr,
+        remote: IpAddr,
+    },
     /// Peers wanted to connect to a listener, and an allow-list does not have them. Not more than a few of them
     /// are told in a second.
     PeerRefused {
-        /// Whose listener.
         client: ClientId,
         listener: ListenerId,
-        /// Its address and port.
         local: SocketAddr,
         remote: SocketAddr,
         /// The list that does not have it.
@@ -380,7 +358,10 @@ pub enum ShardEvent {
     },
     /// A region's memory is gone: its owner unmapped it, or the host could not give it back. The stream that
     /// found out has ended, and nobody has any right to the region.
-    RegionFault { client: ClientId, stag: Stag },
+    RegionFault {
+        client: ClientId,
+        stag: Stag,
+    },
     /// A segment of no connection was dropped because the host forbids it, or an answer to it. Not more than a few of
     /// them are told in a second.
     HostPolicyDropped {
@@ -400,7 +381,6 @@ pub enum ShardEvent {
     GuessesPaused {
         client: ClientId,
         remote: IpAddr,
-        /// How many streams did.
         streams: u32,
         /// How long it has to wait.
         pause: Duration,
@@ -411,7 +391,6 @@ pub enum ShardEvent {
     ClientFault {
         client: ClientId,
         code: RefusalCode,
-        /// What it did.
         message: String,
     },
 }

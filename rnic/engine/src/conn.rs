@@ -39,7 +39,6 @@ pub(crate) struct Conn {
     /// TCP's name for it, or one behind those that TCP has.
     pub id: ConnId,
     pub kind: ConnKind,
-    /// Its ends.
     pub tuple: FourTuple,
     /// How frames get to the peer, at this address of its. A session's: how they did when it began.
     pub path: Path,
@@ -55,7 +54,6 @@ pub(crate) struct Conn {
     pub prediction: Option<Box<Prediction>>,
     /// Bytes that came before others ahead of them.
     pub bytes_out_of_order: u64,
-    /// What it is for at present.
     pub phase: Phase,
     /// When this phase times out.
     pub deadline: Option<Instant>,
@@ -78,7 +76,6 @@ pub(crate) struct Conn {
 /// The receive path reads a connection's state in five cache lines at most. A new field must fit.
 const _: () = assert!(size_of::<Option<Conn>>() <= 5 * 64);
 
-/// What a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnKind {
     /// A TCP connection: it carries its DDP stream, and has the way to the peer.
@@ -126,7 +123,6 @@ pub(crate) enum Asked {
 pub(crate) enum Phase {
     /// Active: the handshake of TCP or SCTP, then our MPA Request or DDP Stream Session Initiate is out.
     Requesting {
-        /// The queue pair that connects.
         qp: QpNum,
         /// The start-up so far.
         asking: Asking,
@@ -137,7 +133,6 @@ pub(crate) enum Phase {
     HalfOpen,
     /// Passive: the MPA Request or the Initiate is awaited.
     AwaitRequest {
-        /// Who listens.
         listener: ListenerId,
         /// The start-up so far.
         asked: Asked,
@@ -148,9 +143,7 @@ pub(crate) enum Phase {
     Requested {
         /// Who listens, or did.
         listener: ListenerId,
-        /// Whose application that is.
         client: ClientId,
-        /// The request's name.
         request: ConnRequestId,
         /// The start-up so far.
         asked: Asked,
@@ -162,7 +155,6 @@ pub(crate) enum Phase {
 }
 
 impl Conn {
-    /// A connection at its beginning.
     pub fn new(
         id: ConnId,
         tuple: FourTuple,
@@ -203,7 +195,6 @@ impl Conn {
         }
     }
 
-    /// A session at its beginning.
     pub fn session(
         id: ConnId,
         (tuple, path, port): (FourTuple, Path, usize),

@@ -113,7 +113,6 @@ pub struct HostPolicyCounters {
     pub connects: u64,
     /// Segments of no connection that were dropped, and answers to them.
     pub dropped: u64,
-    /// Connections that ended.
     pub ended: u64,
 }
 
@@ -206,7 +205,6 @@ impl Ended {
         }
     }
 
-    /// Its counter's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClosedHere => "ended_closed_here",
@@ -242,7 +240,6 @@ impl ShardCounters {
         }
     }
 
-    /// What this of the host forbade.
     pub fn host_policy(&mut self, by: ForbiddenBy) -> &mut HostPolicyCounters {
         match by {
             ForbiddenBy::Ipsec => &mut self.ipsec,
@@ -272,7 +269,6 @@ impl ShardCounters {
 pub struct Levels {
     /// TCP connections and DDP Stream Sessions.
     pub connections: usize,
-    /// SCTP associations.
     pub associations: usize,
     pub queue_pairs: usize,
     /// Valid STags.
@@ -287,7 +283,6 @@ pub struct Levels {
     pub streams_held: usize,
     /// Bytes in order that wait with them.
     pub bytes_held: u64,
-    /// Frames that the link has to send.
     pub frames_on_link: usize,
 }
 

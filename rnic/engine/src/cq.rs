@@ -43,7 +43,6 @@ struct Cq {
 pub struct CqFailure {
     pub client: ClientId,
     pub cq: CqId,
-    /// What happened.
     pub error: CqPushError,
 }
 

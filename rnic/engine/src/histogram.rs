@@ -38,7 +38,6 @@ impl Histogram {
             })
     }
 
-    /// How many there were.
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
     }

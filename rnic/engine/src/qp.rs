@@ -74,7 +74,6 @@ pub struct QpContext<'a> {
     pub cqs: &'a mut CqTable,
     /// Where receives of queue pairs without their own come from.
     pub srqs: &'a mut SrqTable,
-    /// What is counted.
     pub counters: &'a mut QpCounters,
     /// How long work takes.
     pub times: &'a mut WorkTimes,
@@ -103,7 +102,6 @@ pub enum CloseKind {
     AbortNow,
 }
 
-/// A queue pair.
 #[derive(Debug)]
 pub struct Qp {
     id: Identity,
@@ -155,7 +153,6 @@ impl Identity {
 #[error("the queue pair is {found:?}, but must be {wanted:?}")]
 pub struct WrongQpState {
     pub found: QpState,
-    /// The state that is needed.
     pub wanted: QpState,
 }
 
@@ -205,7 +202,6 @@ impl Qp {
         queue_pool.queue_pair_added(self.send.pending.depth());
     }
 
-    /// Its number.
     pub fn num(&self) -> QpNum {
         self.id.num
     }

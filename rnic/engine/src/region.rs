@@ -29,7 +29,6 @@ pub use remote::RemoteMemory;
 pub enum RegionMemory {
     /// A range of memory that the client gave as a sealed memfd and that is mapped here too.
     Shared {
-        /// The mapping.
         memory: Arc<SharedMemory>,
         /// Where the region begins in it, in bytes.
         offset: usize,
@@ -54,7 +53,6 @@ pub(crate) struct MappedSlice<'a> {
 /// Where a slice begins.
 #[derive(Clone, Copy)]
 enum Place<'a> {
-    /// All of it is within this memory.
     Mapped(&'a SharedMemory, NonNull<u8>),
     Remote(&'a RemoteMemory, u64),
 }
@@ -69,7 +67,6 @@ pub enum RegionError {
         offset: u64,
         /// How many bytes it was to be.
         len: usize,
-        /// The region's length.
         region: u64,
     },
     /// The client took the memory away ([`SharedMemory::is_broken`]): what was read is nobody's, and

@@ -220,7 +220,6 @@ impl<P: Port> Shard<P> {
         Some(self.next_deadline().unwrap_or(never))
     }
 
-    /// Does a command.
     pub fn execute(&mut self, command: Command, now: Instant) -> Result<Answer, CommandError> {
         self.dp.begin_pass();
         self.dp.advance(now);
@@ -332,7 +331,6 @@ impl<P: Port> Shard<P> {
         self.dp.tables.client_stats.total()
     }
 
-    /// What the shard counted.
     pub fn counters(&self) -> &ShardCounters {
         &self.dp.counters
     }

@@ -107,7 +107,6 @@ impl<T> SlotTable<T> {
         object
     }
 
-    /// How many objects there are.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -125,7 +124,6 @@ impl<T> SlotTable<T> {
         near.chain(self.others.iter().map(|(number, object)| (*number, object)))
     }
 
-    /// All objects.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten().chain(self.others.values())
     }

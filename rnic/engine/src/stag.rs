@@ -59,7 +59,6 @@ pub struct StagTable {
 pub struct User {
     /// The protection domain.
     pub pd: PdId,
-    /// The queue pair.
     pub qp: QpNum,
 }
 
@@ -162,12 +161,8 @@ pub enum StagError {
 /// Why an STag could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddRegionError {
-    /// The table is full.
     #[error("the STag table holds {capacity} STags, and all are in use")]
-    Full {
-        /// Its size.
-        capacity: usize,
-    },
+    Full { capacity: usize },
     /// The STag is in the table already.
     #[error("{stag} is in use")]
     InUse { stag: Stag },
@@ -183,7 +178,6 @@ pub enum AddRegionError {
 /// What an operator may see of an STag: nothing by which it could be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagStatus {
-    /// It is a memory window.
     pub window: bool,
     /// It is not invalidated; and bound, if it is a window.
     pub valid: bool,

@@ -17,44 +17,28 @@ pub enum HostError {
         known.join(", ")
     )]
     UnknownInterface {
-        /// Its name.
         interface: String,
-        /// The names there are.
         known: Vec<String>,
     },
-    /// The interface is administratively down.
     #[error("interface {interface} is down: `ip link set dev {interface} up` first")]
-    InterfaceDown {
-        /// Its name.
-        interface: String,
-    },
+    InterfaceDown { interface: String },
     /// The interface has no Ethernet address.
     #[error(
         "interface {interface} is no Ethernet interface (its link type is {found}): name one that \
          is, such as a NIC or one end of a veth pair"
     )]
-    NotEthernet {
-        /// Its name.
-        interface: String,
-        found: String,
-    },
+    NotEthernet { interface: String, found: String },
     /// The interface is a bond without a member that could be served.
     #[error(
         "interface {interface} is a bond with no member that is up: `ip link set dev MEMBER master {interface}`, \
          `ip link set dev MEMBER up` first"
     )]
-    NoMember {
-        /// Its name.
-        interface: String,
-    },
+    NoMember { interface: String },
     /// The interface is a bond that sends as the RNIC can't.
     #[error("interface {interface} is a bond {found}: {advice}")]
     Bond {
-        /// Its name.
         interface: String,
-        /// What it is set to.
         found: String,
-        /// What to do.
         advice: String,
     },
     /// RX queues that the interface does not have.
@@ -62,7 +46,6 @@ pub enum HostError {
         "an RX queue of {asked} asked: {device} has {found} RX queue(s), numbered from 0: see `ethtool -l`"
     )]
     NoQueue {
-        /// The queue.
         asked: u32,
         /// The interface, or a member of the bond.
         device: String,
@@ -74,7 +57,6 @@ pub enum HostError {
          buffers of a frame: `ip link set dev {interface} mtu {most}` on both ends, or less"
     )]
     MtuTooLarge {
-        /// Its name.
         interface: String,
         /// What it has, bytes.
         mtu: u32,
@@ -87,15 +69,10 @@ pub enum HostError {
          {advice}"
     )]
     KernelLacks {
-        /// Its name.
         interface: String,
-        /// What was asked.
         asked: String,
-        /// What that needs.
         feature: KernelFeature,
-        /// The kernel's release.
         release: String,
-        /// What to do.
         advice: String,
     },
     /// The kernel asked for a privilege.
@@ -107,7 +84,6 @@ pub enum HostError {
         )
     )]
     NoPrivilege {
-        /// Its name.
         interface: String,
         /// What was being done.
         what: String,
@@ -120,12 +96,7 @@ pub enum HostError {
     Xsk { source: XskError },
     /// The kernel's netlink did not tell what is needed.
     #[error("the kernel can't give {asked}: {found}")]
-    Netlink {
-        /// What was asked.
-        asked: String,
-        /// What came.
-        found: String,
-    },
+    Netlink { asked: String, found: String },
 }
 
 impl HostError {

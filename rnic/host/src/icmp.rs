@@ -88,7 +88,6 @@ impl AsFd for IcmpSocket {
 /// How many ICMP messages were read, used and dropped.
 #[derive(Debug, Default)]
 pub struct IcmpCounts {
-    /// Read.
     pub received: AtomicU64,
     /// Of these, damaged, or no error about a segment after all.
     pub unusable: AtomicU64,

@@ -15,7 +15,6 @@ use super::netlink::{Netlink, other};
 use super::sockets::steering_error;
 use crate::HostError;
 
-/// One of the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
@@ -28,7 +27,6 @@ pub struct Member {
 }
 
 impl Member {
-    /// How many queues.
     fn count(&self) -> u32 {
         self.queues.len() as u32
     }
@@ -240,7 +238,6 @@ pub(super) fn link(netlink: &Netlink, interface: &Interface) -> Result<LinkMessa
     }
 }
 
-/// All interfaces.
 pub(super) fn links(netlink: &Netlink) -> Result<Vec<LinkMessage>, HostError> {
     let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let link = |message| match message {

@@ -50,7 +50,6 @@ pub struct NetlinkError {
 /// What came instead of an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Found {
-    /// A refusal.
     #[error("{}", io::Error::from(*.0))]
     Refused(Errno),
     /// Something that could not be read, or nothing.
@@ -68,14 +67,10 @@ impl NetlinkError {
     }
 }
 
-/// How an answer looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// One message.
     One,
-    /// Many, with an end.
     Dump,
-    /// That it was done.
     Ack,
 }
 
@@ -106,7 +101,6 @@ impl<M> Netlink<M>
 where
     M: NetlinkSerializable + NetlinkDeserializable,
 {
-    /// A socket of this protocol.
     pub(super) fn of(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;

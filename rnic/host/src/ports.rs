@@ -22,7 +22,6 @@ const DYNAMIC: std::ops::RangeInclusive<u16> = 49152..=65535;
 /// When a shard did or said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its number.
     pub shard: u8,
     /// Greater is later, of one shard; from 1 on.
     pub count: u64,
@@ -55,10 +54,8 @@ pub trait Claims: Send {
     fn release(&mut self, at: LocalPort);
 }
 
-/// A port of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalPort {
-    /// The protocol.
     pub transport: Transport,
     /// The address and port alone.
     pub local: SocketAddr,

@@ -30,7 +30,6 @@ pub struct SocketsConfig {
     pub busy_poll: Option<u32>,
 }
 
-/// The sockets of an interface.
 #[derive(Debug)]
 pub struct Sockets {
     /// The packet buffers.

@@ -91,7 +91,6 @@ fn ask(protocol: isize) -> Result<Netlink<RawMessage>, NetlinkError> {
     opened.map_err(|error| other("a netlink socket", &error.to_string()))
 }
 
-/// How many tables nftables has.
 fn nftables() -> Result<usize, NetlinkError> {
     let request = RawMessage::zeroed(GET_TABLE, NFGENMSG_LEN);
     let tables = ask(NETLINK_NETFILTER)?.dump("the tables of nftables", request)?;
@@ -130,7 +129,6 @@ fn vrf(index: u32) -> Result<Option<u32>, NetlinkError> {
     Ok((kind.as_deref() == Some("vrf")).then_some(master))
 }
 
-/// The value of an attribute.
 fn value(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(found, value)| (found == kind).then_some(value))
 }

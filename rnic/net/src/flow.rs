@@ -11,9 +11,7 @@ use super::{Protocol, UDP_HEADER};
 pub struct Flow {
     /// What it carries: TCP or SCTP.
     pub protocol: Protocol,
-    /// The sender's address.
     pub source: IpAddr,
-    /// The receiver's address.
     pub destination: IpAddr,
     /// The ports of both in the same order; none in fragments behind the first, which have no
     /// header of it.

@@ -55,21 +55,17 @@ pub struct IcmpReport {
     pub tuple: FourTuple,
     /// What tells whether we did.
     pub quoted: Quoted,
-    /// What is wrong.
     pub error: IcmpError,
 }
 
 /// What an error quotes behind the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoted {
-    /// A TCP segment.
     Segment {
         /// Its sequence number.
         seq: SeqNum,
     },
-    /// An SCTP packet.
     Packet {
-        /// Its Verification Tag.
         tag: u32,
         /// The Initiate Tag, if it is quoted and an INIT's.
         init_tag: Option<u32>,

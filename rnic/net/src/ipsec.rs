@@ -54,7 +54,6 @@ impl PortSelector {
     }
 }
 
-/// A policy of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpsecPolicy {
     /// Which packets it is for.
@@ -65,9 +64,7 @@ pub struct IpsecPolicy {
     pub priority: u32,
     /// The kernel's number for it.
     pub index: u32,
-    /// Source addresses.
     pub source: Prefix,
-    /// Destination addresses.
     pub destination: Prefix,
     /// The protocol's number; 0 for any.
     pub protocol: u8,

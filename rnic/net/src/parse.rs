@@ -74,7 +74,6 @@ pub enum DropReason {
     /// (RFC 7126 section 4.3).
     #[error("a source route")]
     SourceRoute,
-    /// The TCP checksum is wrong.
     #[error("bad TCP checksum")]
     TcpChecksum,
     /// The UDP checksum is wrong, or there is none over IPv6 (RFC 8200 section 8.1).

@@ -43,7 +43,6 @@ impl fmt::Display for AllowList {
     }
 }
 
-/// Whose allow-list it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListOwner {
     /// An interface's: for all connections over it.

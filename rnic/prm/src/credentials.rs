@@ -7,7 +7,6 @@ pub struct Credentials {
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Process.
     pub pid: u32,
     /// Whether it is root of the host, by capability and not by its uid alone, which a container's root has too.
     pub superuser: bool,

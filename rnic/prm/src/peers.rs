@@ -10,12 +10,10 @@ use rnic_net::AllowList;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerPeers {
     pub at: ListenerAddress,
-    /// The peers.
     pub allowed: AllowList,
 }
 
 impl ListenerPeers {
-    /// How many there may be.
     pub const MAX: usize = 256;
 }
 

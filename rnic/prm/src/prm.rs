@@ -79,7 +79,6 @@ struct Region {
     stag: Stag,
     pd: PdId,
     length: u64,
-    /// How it is reached.
     memory: MemoryKind,
 }
 
@@ -94,14 +93,12 @@ struct Cq {
 struct Srq {
     pd: PdId,
     depth: u32,
-    /// Slots of its ring.
     slots: u64,
 }
 
 #[derive(Debug)]
 struct Qp {
     attributes: QpAttributes,
-    /// Slots of its rings.
     slots: u64,
 }
 
@@ -150,7 +147,6 @@ impl Prm {
         self.unprivileged_port_start = port;
     }
 
-    /// The limits that hold.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -248,7 +244,6 @@ impl Prm {
         Some(&slot.object.quota)
     }
 
-    /// How many clients there are.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
@@ -353,7 +348,6 @@ impl Prm {
         Err(refusal::out_of_range(what, asked, limit.name(), most))
     }
 
-    /// All that is known of this client.
     fn each_usage(&mut self, client: ClientId, mut change: impl FnMut(&mut Usage)) {
         change(&mut self.usage);
         let Some(slot) = self.clients.get_mut(client.0) else {

@@ -2,7 +2,6 @@
 
 use crate::limits::Resource;
 
-/// Whose limit it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose {
     Client,
@@ -41,7 +40,6 @@ impl Single {
         Self::UserPeers,
     ];
 
-    /// As the configuration has it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DeviceClients | Self::UserClients => "clients",

@@ -17,7 +17,6 @@ pub(crate) const UNPRIVILEGED_PORT_START: u16 = 1024;
 /// What all clients of one user together may hold and do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Clients at one time.
     pub clients: u32,
     /// What they may hold.
     pub quota: Quota,
@@ -96,17 +95,14 @@ impl Default for Users {
     }
 }
 
-/// TCP ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRanges(Vec<RangeInclusive<u16>>);
 
 impl PortRanges {
-    /// Those in any of the ranges.
     pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<u16>>) -> Self {
         Self(ranges.into_iter().collect())
     }
 
-    /// All that there are.
     pub fn all() -> Self {
         Self::new([1..=u16::MAX])
     }

@@ -61,7 +61,6 @@ impl Builder {
         outcome
     }
 
-    /// Adds a work request.
     pub(crate) fn add(&self, request: ibv_send_wr) {
         let mut batch = lock(&self.batch);
         let end = batch.sges.len();

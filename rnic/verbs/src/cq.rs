@@ -40,7 +40,6 @@ pub(crate) struct Cq {
 
 object!(Cq: ibv_cq => offset_of!(Cq, abi));
 
-/// What a completion queue is made with.
 pub(crate) struct CqInit {
     pub(crate) cqe: u32,
     pub(crate) cq_context: Ptr<c_void>,

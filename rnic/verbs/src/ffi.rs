@@ -69,7 +69,6 @@ impl<T> Ptr<T> {
         Self(raw)
     }
 
-    /// To what the caller has.
     pub(crate) fn to(thing: &mut T) -> Self {
         Self(thing)
     }
@@ -117,7 +116,6 @@ impl<T> Ptr<T> {
         }
     }
 
-    /// Changes what is there.
     pub(crate) fn update(self, change: impl FnOnce(&mut T)) {
         if let Some(mut at) = self.as_non_null() {
             // SAFETY: as for `read`; the program leaves it alone during the call.

@@ -81,7 +81,6 @@ impl Registered {
     }
 }
 
-/// What a registration asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Registration {
     pub(crate) addr: Ptr<c_void>,
@@ -134,7 +133,6 @@ impl Mr {
     }
 }
 
-/// What of a registration is to change.
 #[derive(Default)]
 pub(crate) struct Change {
     pub(crate) memory: Option<(Ptr<c_void>, usize)>,
@@ -191,7 +189,6 @@ impl Registered {
     }
 }
 
-/// The rights that access flags ask for.
 pub(crate) fn rights(flags: c_uint) -> Outcome<Access> {
     let known = IBV_ACCESS_LOCAL_WRITE
         | IBV_ACCESS_REMOTE_WRITE

@@ -97,7 +97,6 @@ impl Process {
         })
     }
 
-    /// The devices that there are now.
     pub(crate) fn devices(&self) -> Outcome<Vec<Arc<Device>>> {
         let interfaces = match &self.way {
             Way::Embedded(interface) => vec![interface.clone()],
@@ -149,7 +148,6 @@ impl Process {
         Ok(session)
     }
 
-    /// Sessions of all devices.
     pub(crate) fn sessions(&self) -> Outcome<Vec<Arc<Session>>> {
         let devices = self.known_devices()?;
         let session = |device: &Arc<Device>| self.session(device.interface());

@@ -17,7 +17,6 @@ use crate::umem::Umem;
     reason = "a device has few of them, which stay where they are, and mostly queues"
 )]
 pub enum DevicePort<Q> {
-    /// A queue of the interface.
     Queue(Q),
     /// A link to another device of this process.
     Internal(InternalPort),

@@ -8,7 +8,6 @@ use std::io;
 pub struct Request {
     /// The interface and the queue of it; `None` for the UMEM, which belongs to no interface.
     pub place: Option<(String, u32)>,
-    /// What was asked, for people.
     pub asked: String,
 }
 
@@ -28,17 +27,12 @@ pub enum XskError {
     #[error(
         "{request}: no such interface in this network namespace; `ip link` lists those there are"
     )]
-    UnknownInterface {
-        /// What was asked.
-        request: Request,
-    },
-    /// The interface has fewer queues.
+    UnknownInterface { request: Request },
     #[error(
         "{request}: the interface has no such queue{}; ask for a lower queue or give it more with \
          `ethtool -L`", available.map(|n| format!(" (it has {n}: 0 to {})", n.saturating_sub(1))).unwrap_or_default()
     )]
     NoSuchQueue {
-        /// What was asked.
         request: Request,
         /// How many receive or transmit queues it has, when known.
         available: Option<u32>,
@@ -48,53 +42,36 @@ pub enum XskError {
         "{request}: not permitted; AF_XDP needs CAP_NET_RAW and CAP_NET_ADMIN, and CAP_BPF for the \
          steering program"
     )]
-    NoPrivilege {
-        /// What was asked.
-        request: Request,
-    },
+    NoPrivilege { request: Request },
     /// ENOBUFS or ENOMEM.
     #[error(
         "{request}: the kernel would not lock that much memory; ask for fewer frames, raise \
          `ulimit -l`, or give CAP_IPC_LOCK"
     )]
-    NoMemory {
-        /// What was asked.
-        request: Request,
-    },
+    NoMemory { request: Request },
     /// EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT.
     #[error(
         "{request}: not supported here; the driver may lack zero-copy (use copy mode) or the \
          kernel may lack AF_XDP (CONFIG_XDP_SOCKETS)"
     )]
-    NotSupported {
-        /// What was asked.
-        request: Request,
-    },
+    NotSupported { request: Request },
     /// EBUSY, also after waiting for a socket that closed a moment ago.
     #[error(
         "{request}: another AF_XDP socket has this queue; end the program that has it (`ss -f xdp` \
          or `ss --xdp -p` shows it) or use another queue"
     )]
-    Busy {
-        /// What was asked.
-        request: Request,
-    },
+    Busy { request: Request },
     /// EINVAL, or a value that can't be right.
     #[error("{request}: not a valid combination: {hint}")]
     Invalid {
-        /// What was asked.
         request: Request,
-        /// What is allowed.
         hint: &'static str,
     },
     /// ENETDOWN or ENXIO.
     #[error(
         "{request}: the interface is down or gone; `ip link set dev NAME up` brings it back up"
     )]
-    Down {
-        /// What was asked.
-        request: Request,
-    },
+    Down { request: Request },
     /// A frame of the interface's MTU does not fit as many chunks as one may take.
     #[error(
         "an MTU of {mtu} bytes needs more UMEM chunks than a frame may take: at most {most}; \
@@ -109,7 +86,6 @@ pub enum XskError {
     /// Anything else.
     #[error("{request}: {cause}")]
     Kernel {
-        /// What was asked.
         request: Request,
         /// The kernel's answer.
         cause: io::Error,

@@ -56,7 +56,6 @@ struct Lane {
     given: Queue<Packet>,
     /// A frame for each one that was given.
     returned: Queue<Frame>,
-    /// The taker's.
     inbox: Arc<Inbox>,
 }
 

@@ -80,7 +80,6 @@ impl Packet {
         self.behind == 0
     }
 
-    /// How many frames it lies in.
     #[inline]
     pub fn frame_count(&self) -> usize {
         self.behind + 1

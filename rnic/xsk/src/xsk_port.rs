@@ -168,7 +168,6 @@ impl XskPort {
         self.zero_copy
     }
 
-    /// What it was opened with.
     pub fn config(&self) -> &XskPortConfig {
         &self.config
     }

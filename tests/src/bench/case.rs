@@ -11,7 +11,6 @@ use super::running::{Running, Span};
 use super::turns::Turns;
 use super::{Figures, Testbed};
 
-/// What runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Frames over AF_XDP without an RNIC, as many as possible.

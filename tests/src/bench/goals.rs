@@ -26,7 +26,6 @@ impl Bound {
         }
     }
 
-    /// For tables.
     #[must_use]
     pub fn text(self) -> String {
         match self {
@@ -54,7 +53,6 @@ pub struct Goal {
     below: Option<Side>,
 }
 
-/// What was measured of a goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// What is held against the bound: the figure's median, or the ratio of the two medians.
@@ -68,7 +66,6 @@ pub struct Measured {
 /// A goal and what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It was measured.
     Measured(Measured),
     /// It was not, and why.
     NotMeasured(String),

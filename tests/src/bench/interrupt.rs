@@ -7,7 +7,6 @@ use nix::sys::signalfd::SignalFd;
 
 static CAME: AtomicBool = AtomicBool::new(false);
 
-/// Whether one came.
 #[must_use]
 pub fn came() -> bool {
     CAME.load(Ordering::Relaxed)

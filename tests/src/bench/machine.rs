@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 pub struct Machine {
     /// Its processor, as Linux names it.
     pub processor: String,
-    /// How many of them there are.
     pub cores: usize,
     /// Linux's version.
     pub kernel: String,
@@ -16,7 +15,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, now.
     #[must_use]
     pub fn here() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -53,7 +53,6 @@ pub enum Traffic {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyRun {
-    /// How many there are.
     pub queue_pairs: u32,
     /// What they do.
     pub traffic: Traffic,

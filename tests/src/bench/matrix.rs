@@ -16,7 +16,6 @@ const MTUS: [u32; 2] = [1500, 3506];
 const JUMBO: u32 = 9000;
 /// Bytes of messages whose goodput is plotted.
 const SIZES: [u32; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
-/// How many queue pairs there are.
 const QUEUE_PAIRS: [u32; 5] = [1, 16, 100, 1000, 10_000];
 /// Bytes of their messages.
 const MANY_SIZE: u32 = 16_384;
@@ -24,7 +23,6 @@ const MANY_SIZE: u32 = 16_384;
 const LOSSES: [u16; 2] = [10, 100];
 const DAEMON: RnicSource = RnicSource::Daemon(Polling::Adaptive);
 
-/// Everything.
 #[must_use]
 pub fn full() -> Vec<Case> {
     let mut all = Vec::new();

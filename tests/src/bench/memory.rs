@@ -12,7 +12,6 @@ use super::{Figures, GBIT, MESSAGES, Testbed, interrupt};
 /// Engines or bare work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryWork {
-    /// Two engines.
     Engine,
     /// CRC and copy.
     Bare,
@@ -82,7 +81,6 @@ impl Done {
     }
 }
 
-/// Runs it for so long.
 pub(super) fn run(testbed: &Testbed, run: &MemoryRun, duration: Duration) -> Result<Done, String> {
     let program = testbed
         .memory

@@ -38,7 +38,6 @@ impl PerftestRun {
         Self::WriteLatency,
     ];
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> String {
         match self {

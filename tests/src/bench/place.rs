@@ -16,7 +16,6 @@ pub enum Napi {
 impl Napi {
     pub const ALL: [Self; 3] = [Self::Inline, Self::Rps, Self::Threaded];
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

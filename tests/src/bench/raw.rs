@@ -29,7 +29,6 @@ impl RawPing {
     /// A frame of 64 bytes, which has no room for the headers of any such message.
     pub const SHORT: Self = Self { bytes: 64 };
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> String {
         match self.bytes {
@@ -51,7 +50,6 @@ pub enum Load {
 impl Load {
     pub const ALL: [Self; 2] = [Self::Nothing, Self::Bytes];
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -20,7 +20,6 @@ pub struct Report<'a> {
     pub duration: Duration,
     /// Whether runs waited for the cores to be calm.
     pub calm: Option<&'a NoiseGuard>,
-    /// What was measured.
     pub results: &'a Results,
 }
 

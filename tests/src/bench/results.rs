@@ -56,7 +56,6 @@ impl Results {
 }
 
 impl Row {
-    /// Adds a round.
     pub fn add(&mut self, outcome: Result<Figures, String>) {
         match outcome {
             Ok(figures) => self.rounds.push(Some(figures)),
@@ -67,7 +66,6 @@ impl Row {
         }
     }
 
-    /// A figure in all rounds.
     #[must_use]
     pub fn series(&self, figure: &str) -> Vec<Option<f64>> {
         let of = |round: &Option<Figures>| round.as_ref()?.get(figure).copied();

@@ -34,10 +34,8 @@ pub enum Polling {
 }
 
 impl RnicSource {
-    /// Both, with the daemon's default.
     pub const BOTH: [Self; 2] = [Self::Embedded, Self::Daemon(Polling::Adaptive)];
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +48,6 @@ impl RnicSource {
 impl Polling {
     pub const ALL: [Self; 3] = [Self::Adaptive, Self::Spin, Self::Event];
 
-    /// In names of cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +67,6 @@ impl Polling {
     }
 }
 
-/// What messages there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// RDMA Write.
@@ -96,13 +92,11 @@ impl Operation {
 
 /// Bytes of messages that goals are about.
 pub(super) const MEBI: u32 = 1 << 20;
-/// And others.
 pub(super) const KIBI_64: u32 = 65_536;
 
 /// A run of `rnic-perf`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RnicRun {
-    /// What is moved.
     pub operation: Operation,
     /// Bytes of a message.
     pub size: u32,
@@ -309,7 +303,6 @@ fn over_daemons(
 /// A daemon on each host: over the loopback, where both ends are one host, one. Dropping it kills them.
 #[derive(Debug)]
 pub(super) struct Daemons {
-    /// A's and B's.
     pub(super) processes: Vec<Process>,
     sockets: [PathBuf; 2],
 }

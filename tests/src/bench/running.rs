@@ -13,7 +13,6 @@ const LOOK: Duration = Duration::from_micros(500);
 /// What a run is to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// For how long.
     pub duration: Duration,
     /// In intervals of so long, if there are others: the client stops itself before each.
     pub turn: Option<Duration>,

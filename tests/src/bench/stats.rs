@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 pub struct Summary {
     /// The middle one, or the mean of the middle two.
     pub median: f64,
-    /// The least.
     pub min: f64,
-    /// The greatest.
     pub max: f64,
 }
 

@@ -30,9 +30,7 @@ const DETACH_LIMIT: Duration = Duration::from_secs(5);
 /// Which of two ends. Each has a core of its own where there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The one that connects.
     A = 0,
-    /// The one that listens.
     B = 1,
 }
 

@@ -37,7 +37,6 @@ const fn cell(
 }
 
 impl Cell {
-    /// All ten.
     pub const ALL: [Self; 10] = [
         cell("clean", "nothing", &[]),
         cell("loss-0.1", "0.1 % loss", &["--loss=0.1%"]),

@@ -27,7 +27,6 @@ const CONGESTION_CONTROL: &str = "cubic";
 pub struct Stream {
     /// What its bytes come from.
     pub seed: u64,
-    /// How many there are.
     pub bytes: u64,
 }
 
@@ -120,7 +119,6 @@ pub(super) struct Received {
     pub took: Duration,
 }
 
-/// A receiver at work.
 pub(super) struct Receiver {
     thread: JoinHandle<Received>,
 }

@@ -82,7 +82,6 @@ pub(super) fn send(host: &Namespace, directory: &Path, to: SocketAddr, stream: S
     stats
 }
 
-/// A receiver at work.
 pub(super) struct Receiver {
     pipe: Pipe,
     hash: JoinHandle<std::io::Result<(Digest, u64)>>,
@@ -102,7 +101,6 @@ impl Receiver {
     }
 }
 
-/// Receives one stream on a host.
 pub(super) fn receive(host: &Namespace, directory: &Path, at: SocketAddr) -> Receiver {
     let at = at.to_string();
     let mut pipe = Pipe::start(host, directory, &["--recv-only", "--listen", &at]);

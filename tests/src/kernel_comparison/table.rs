@@ -39,7 +39,6 @@ impl Table {
         }
     }
 
-    /// Adds a transfer.
     pub fn add(&mut self, cell: &Cell, endpoints: Endpoints, family: Family, outcome: &Outcome) {
         let entry = self.goodput.entry((place(cell), number(family), endpoints));
         let goodputs = entry.or_default();

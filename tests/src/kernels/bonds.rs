@@ -23,7 +23,6 @@ const TRANSFER: Duration = Duration::from_secs(6);
 pub struct Bonds(Machine);
 
 impl Bonds {
-    /// Boots the machine.
     #[must_use]
     pub fn boot() -> Self {
         Self(boot(PeerKernel::Stable, PLAIN.mtu, ""))

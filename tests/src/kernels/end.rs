@@ -22,15 +22,12 @@ pub(super) enum End<'a> {
     },
     There {
         peer: &'a Peer,
-        /// The network namespace.
         namespace: &'static str,
-        /// The daemon's socket.
         socket: String,
         ip: IpAddr,
     },
 }
 
-/// A tool at work.
 pub(super) enum Tool {
     Here(Process),
     There(Job),

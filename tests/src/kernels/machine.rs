@@ -37,7 +37,6 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// All that it has logged.
     pub(super) fn log(&self) -> String {
         self.job.stderr()
     }

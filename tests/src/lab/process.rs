@@ -36,14 +36,12 @@ impl Command {
         }
     }
 
-    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
     }
 
-    /// Adds arguments.
     #[must_use]
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.command.args(arguments);
@@ -149,7 +147,6 @@ impl Process {
         read(&self.err)
     }
 
-    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -274,7 +271,6 @@ impl Drop for Process {
 /// A program that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// How it ended.
     pub status: ExitStatus,
     /// All that it wrote to standard output.
     pub stdout: String,

@@ -30,9 +30,7 @@ pub enum Wiring {
 /// Where a virtual machine finds its end of the cable.
 #[derive(Clone, Debug)]
 pub struct Outlet {
-    /// The namespace of the tap.
     pub namespace: Namespace,
-    /// The tap's name there.
     pub tap: &'static str,
     /// The address that the machine is to have, of the host's /24.
     pub v4: Ipv4Addr,

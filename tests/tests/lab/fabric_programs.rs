@@ -50,7 +50,6 @@ fn libfabric_tells_addresses_that_peers_reach() {
 const OVER_VERBS: &str = "--allow-run-as-root --mca pml cm --mca mtl ofi \
                           --mca mtl_ofi_provider_include verbs;ofi_rxm";
 
-/// The program of two ranks.
 fn ranks(programs: &Programs) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs/ranks.c");
     let program = programs.pair.lab.directory().join("ranks");

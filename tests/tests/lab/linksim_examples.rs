@@ -12,7 +12,6 @@ const DOCUMENT: &str = include_str!("../../../docs/linksim.md");
 const LIMIT: Duration = Duration::from_secs(30);
 const ANSWERS: usize = 5;
 
-/// The blocks of code in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let begin = format!("```{language}\n");
     let blocks = DOCUMENT.split(&begin).skip(1);

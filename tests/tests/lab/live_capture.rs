@@ -69,7 +69,6 @@ fn said(command: Command, daemon: &Daemon, file: &Path, more: &[&str]) -> Comman
     command.arg(file).args(more)
 }
 
-/// A capture that has begun.
 #[track_caller]
 fn capture(daemon: &Daemon, file: &Path, more: &[&str]) -> Process {
     let command = daemon.namespace().command(binary::path("rnicctl"));

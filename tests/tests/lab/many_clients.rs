@@ -30,7 +30,6 @@ const SMALL_MESSAGE: usize = 4 << 10;
 /// Messages that are always under way on each queue pair.
 const DEPTH: usize = 2;
 const LASTS: Duration = Duration::from_secs(3);
-/// Threads of this program.
 const THREADS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIMITS: &str = "

@@ -85,7 +85,6 @@ fn operations(a: &Endpoint, b: &Endpoint) {
     }
 }
 
-/// The application rejects.
 fn rejected(pair: &Pair, family: Family, port: u16, revision: u8) {
     let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| Endpoint::new(daemon, BYTES));
     let at = pair.b.address(family, port);

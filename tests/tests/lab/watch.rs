@@ -23,7 +23,6 @@ use serde_json::Value;
 const PORT: u16 = 18540;
 const BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// All lists that have a table.
 const LISTS: [&str; 7] = [
     "clients",
     "connections",
@@ -33,7 +32,6 @@ const LISTS: [&str; 7] = [
     "listeners",
     "limits",
 ];
-/// As long as an address can be.
 const LONG: [Ipv6Addr; 2] = [
     Ipv6Addr::new(
         0x2001, 0xdb8, 0x1111, 0x2222, 0x3333, 0x4444, 0x5555, 0x6666,

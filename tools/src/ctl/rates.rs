@@ -17,7 +17,6 @@ const LEVELS: [&str; 8] = [
 /// How a counter changed between two readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
-    /// The counter.
     pub name: String,
     /// Its value at the second look.
     pub value: u64,

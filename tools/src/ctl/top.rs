@@ -30,11 +30,8 @@ pub struct Rates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientRates {
     pub client: ClientId,
-    /// The interface of its device.
     pub interface: Option<String>,
-    /// Its process.
     pub pid: u32,
-    /// The name of its program.
     pub program: String,
     pub connections: usize,
     #[serde(flatten)]
@@ -43,9 +40,7 @@ pub struct ClientRates {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConnectionRates {
-    /// Its number.
     pub connection: u32,
-    /// The interface of its device.
     pub interface: Option<String>,
     pub client: Option<ClientId>,
     /// Our end.

@@ -60,7 +60,6 @@ pub struct Trace {
     file: Output,
     /// Those that are there, the one that is written last.
     paths: VecDeque<PathBuf>,
-    /// How many were begun.
     begun: u64,
     frames: u64,
     bytes_before: u64,

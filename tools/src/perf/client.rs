@@ -17,9 +17,7 @@ use crate::report::{Goodput, Latency};
 /// What a run ended with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was moved.
     pub operation: Operation,
-    /// What was measured.
     pub figure: Figure,
     /// Bytes of a message.
     pub size: u32,

@@ -14,20 +14,26 @@ pub const NOTES_IN_FLIGHT: u32 = 8;
 
 /// `wr_id`s from here on are the notes' own.
 const NOTE_WR: u64 = 1 << 63;
-/// Of notes that go out.
 const NOTE_OUT: u64 = NOTE_WR | 1 << 62;
 
 /// Something said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Client: that was all.
-    Done { messages: u64 },
+    Done {
+        messages: u64,
+    },
     /// Server: so many receives were posted again.
-    Credit { messages: u64 },
+    Credit {
+        messages: u64,
+    },
     /// Server: every byte was compared.
-    Verified { bytes: u64 },
+    Verified {
+        bytes: u64,
+    },
     /// Server: a byte is not what it should be.
-    Corrupt { position: u64 },
+    Corrupt {
+        position: u64,
+    },
     /// Server: all is done, nothing was compared.
     Finished,
 }
@@ -92,7 +98,6 @@ impl Notes {
             .post_recv(WorkRequest::recv(NOTE_WR | index, &[sge]))?)
     }
 
-    /// Says something.
     pub fn say(&mut self, end: &Endpoint, note: Note) -> Result<(), ToolError> {
         let index = self.out % u64::from(NOTES_IN_FLIGHT);
         self.out += 1;

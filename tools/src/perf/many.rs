@@ -70,7 +70,6 @@ impl Load {
     }
 }
 
-/// The result.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
     /// How many queue pairs there were.

@@ -196,7 +196,6 @@ impl Inbox {
         Ok(self.memory.write(index as usize * self.each, &bytes)?)
     }
 
-    /// How many receives there are.
     pub(super) fn count(&self) -> u64 {
         self.count.into()
     }

@@ -66,7 +66,6 @@ pub struct Report<'o> {
     pub sizes: &'o [Outcome],
 }
 
-/// The head of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Head(pub Figure);
 

@@ -45,7 +45,6 @@ pub(super) fn unblock() -> io::Result<()> {
     Ok(all().thread_unblock()?)
 }
 
-/// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     /// A child changed its state.

@@ -11,7 +11,6 @@ use super::{RunError, signals};
 /// The option by which `rnic-run` becomes the program that follows.
 pub const OPTION: &str = "--start";
 
-/// A program to be started so.
 pub(super) fn command(program: &OsStr) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rnic-run").arg(OPTION).arg(program);

@@ -123,7 +123,6 @@ struct Private {
 enum Woken {
     /// `rnic-run` is gone, or has closed the pipe.
     Released,
-    /// The daemon has ended.
     Ended,
     /// Time is up.
     Late,

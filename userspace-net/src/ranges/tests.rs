@@ -6,7 +6,6 @@ use super::*;
 /// Most ranges of a set.
 const RANGES_MAX: usize = 1024;
 
-/// A set with its pool.
 struct Set {
     set: RangeSet,
     pool: RangePool,

@@ -11,7 +11,6 @@ use crate::packet::Packet;
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It was the association's.
     Taken,
     /// Its tag is not the association's: dropped.
     WrongTag,

@@ -12,7 +12,6 @@ use crate::interface::{Message, State};
 /// What a packet brought of data.
 #[derive(Debug)]
 pub(super) struct Brought {
-    /// Any at all.
     data: bool,
     had_gap: bool,
     /// A chunk was here before, or was not taken.

@@ -155,7 +155,6 @@ impl<B> Association<B> {
         true
     }
 
-    /// The peer has answered on a path.
     pub(super) fn peer_answers(&mut self, at: usize, env: &mut Env<'_, B>) {
         self.errors = 0;
         let path = &mut self.paths[at];

@@ -17,7 +17,6 @@ const IMMEDIATE: u8 = 1 << 3;
 /// A user message, or a fragment of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Its number.
     pub tsn: Tsn,
     pub stream: u16,
     /// The Stream Sequence Number: of no meaning when `unordered`.

@@ -23,7 +23,6 @@ pub struct Init<'a> {
     pub inbound_streams: u16,
     /// The TSN of its first DATA chunk.
     pub initial_tsn: Tsn,
-    /// All the rest.
     pub parameters: Parameters<'a>,
 }
 

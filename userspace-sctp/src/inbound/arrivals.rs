@@ -23,7 +23,6 @@ const REACH: u32 = u16::MAX as u32;
 pub enum Arrival {
     /// It was not here before.
     New,
-    /// It was.
     Duplicate,
     /// Too far ahead, or one range too many: as if it had not come.
     NotTaken,

@@ -41,10 +41,7 @@ pub enum ReassemblyError {
     /// A message begins or ends where another one has not ended, or goes on in another stream. The sender is at
     /// fault: the association is aborted.
     #[error("the fragment with TSN {tsn} does not fit its neighbours")]
-    Misfit {
-        /// Of the fragment.
-        tsn: Tsn,
-    },
+    Misfit { tsn: Tsn },
 }
 
 /// Fragments whose messages are not whole.

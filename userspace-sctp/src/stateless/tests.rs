@@ -25,7 +25,6 @@ fn remote() -> SocketAddr {
     "198.18.0.2:40000".parse().unwrap()
 }
 
-/// A packet from the peer.
 fn packet(tag: u32, chunks: &[Chunk<'_>]) -> Vec<u8> {
     let mut buffer = [0; 2000];
     let header = Header {

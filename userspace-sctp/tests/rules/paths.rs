@@ -54,7 +54,6 @@ pub fn listing_with(config: Config, all: &[Parameter<'_>]) -> (Script, AssocId) 
     (script, id)
 }
 
-/// What a heartbeat says.
 pub fn heartbeat(sent: &Sent) -> Vec<u8> {
     let Chunk::Heartbeat(info) = sent.only() else {
         panic!("{sent:?}");

@@ -122,7 +122,6 @@ fn ends_that_can_t_be_or_are_in_use_are_refused() {
     script.no_event();
 }
 
-/// Listening to any address of a family.
 #[test]
 fn an_unspecified_address_listens_to_all_of_its_family() {
     let mut script = Script::new(Config::default());

@@ -190,7 +190,6 @@ fn chunk(bytes: &mut Vec<u8>, (name, all): &Said, base: &Base) -> Result<(), Str
     Ok(())
 }
 
-/// The peer's packet.
 pub fn packet(
     header: Header,
     chunks: &[Said],

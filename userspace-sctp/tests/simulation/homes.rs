@@ -16,7 +16,6 @@ pub fn address(first: SocketAddr, home: usize) -> SocketAddr {
     SocketAddr::new([a, b, home as u8, d].into(), first.port())
 }
 
-/// Which of its addresses it is.
 pub fn of(found: SocketAddr, first: SocketAddr) -> Option<usize> {
     (0..2).find(|home| address(first, *home) == found)
 }

@@ -40,7 +40,6 @@ pub struct Parcel {
     pub to: usize,
     /// The UDP port from which it seems to come.
     pub udp: Option<u16>,
-    /// The address from which it comes.
     pub from: SocketAddr,
     pub bytes: Vec<u8>,
 }

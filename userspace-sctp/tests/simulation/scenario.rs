@@ -32,7 +32,6 @@ pub struct Scenario {
     pub conditions: Conditions,
     /// What the middle of the path takes, in bytes of an IP packet.
     pub link_mtu: usize,
-    /// It says so.
     pub has_icmp: bool,
     /// Packets are in UDP, and the first side is behind a NAT.
     pub in_udp: bool,

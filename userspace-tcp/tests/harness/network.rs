@@ -8,7 +8,6 @@ use userspace_tcp::{Config, ConnId, IcmpError, ResourceUsage, SegmentId, SeqNum,
 
 use super::{Buf, Endpoint, Plan, Random, bursts, packet};
 
-/// How bad the link is.
 #[derive(Debug, Clone)]
 pub struct Link {
     pub lose_per_mille: u64,

@@ -24,13 +24,11 @@ pub struct Passive {
     pub sent: u32,
 }
 
-/// Its flow.
 pub fn tuple() -> FourTuple {
     let end = |last| Endpoint::new(Ipv4Addr::new(198, 18, 0, last).into(), 7000);
     FourTuple::new(end(1), end(2))
 }
 
-/// A header of the peer's.
 pub fn header(flags: Flags, seq: SeqNum, ack: SeqNum) -> TcpHeader {
     TcpHeader {
         source_port: 7000,
@@ -102,7 +100,6 @@ impl Passive {
         }
     }
 
-    /// Gives it a segment.
     pub fn receive(&mut self, segment: &Segment<'_>) -> Received {
         self.stack.receive(self.now, tuple(), segment, OPTIONS)
     }

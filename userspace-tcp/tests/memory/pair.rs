@@ -30,7 +30,6 @@ pub struct Pair {
     next_port: u32,
     /// Segments with payload that were sent.
     sent: usize,
-    /// On the link.
     flight: Vec<(usize, FourTuple, TcpHeader, usize)>,
 }
 
@@ -61,7 +60,6 @@ impl Pair {
         pair
     }
 
-    /// Calls a stack, counted.
     fn on<T>(&mut self, side: usize, call: impl FnOnce(&mut Stack<()>, Instant) -> T) -> T {
         let (stack, now) = (&mut self.stacks[side], self.now);
         self.meters[side].run(|| call(stack, now))

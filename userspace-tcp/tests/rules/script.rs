@@ -43,7 +43,6 @@ pub struct Script {
     pub tuple: FourTuple,
     /// Our initial sequence number, once a SYN of ours was seen.
     pub iss: SeqNum,
-    /// Buffers that are with the link.
     pub with_link: Vec<(ConnId, Payload<u32>)>,
     pub keep_with_link: bool,
     pub next_buf: u32,
@@ -333,7 +332,6 @@ impl Script {
     }
 }
 
-/// The timestamps of an answer.
 pub fn answer(timestamps: Timestamps) -> Timestamps {
     Timestamps {
         value: 5000,

@@ -11,7 +11,6 @@ mod play;
 
 use play::{files, host, laws, lexer, look, machine, parse, report, syntax, wire};
 
-/// Where the scripts are.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts");
 
 /// One test for each directory of scripts, which has so many: none goes missing, and none is left

@@ -11,7 +11,6 @@ struct Line {
     segments: HashMap<SegmentId, (SeqNum, u32)>,
     /// Bytes of header of segments with payload.
     header: Option<usize>,
-    /// Acknowledged.
     ack: Option<SeqNum>,
 }
 

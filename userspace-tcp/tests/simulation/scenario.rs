@@ -26,7 +26,6 @@ pub struct EnginePlan {
 
 #[derive(Debug, Clone)]
 pub struct FlowPlan {
-    /// The engines.
     pub ends: [usize; 2],
     pub v6: bool,
     /// Both sides connect at the same time; otherwise the first one does.
@@ -45,11 +44,18 @@ pub enum Fate {
     /// Everything arrives, and both sides close.
     Whole,
     /// Likewise, but a side stops writing early.
-    Stop { side: usize, after: Duration },
-    /// A side resets it.
-    Abort { side: usize, after: Duration },
+    Stop {
+        side: usize,
+        after: Duration,
+    },
+    Abort {
+        side: usize,
+        after: Duration,
+    },
     /// Nothing of it arrives any more.
-    Cut { after: Duration },
+    Cut {
+        after: Duration,
+    },
     /// Nobody listens.
     Refused,
     /// A table or a SYN queue is too small: anything may end it.
@@ -88,7 +94,6 @@ pub struct Weather {
     pub forge: u64,
 }
 
-/// What changes on the way.
 #[derive(Debug, Clone, Copy)]
 pub enum Change {
     Mtu(usize),

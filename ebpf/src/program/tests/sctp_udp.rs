@@ -4,7 +4,6 @@ use super::sctp::{INIT, SACK, cut, packet};
 use super::*;
 use crate::{FloodLimits, Rate};
 
-/// Its registration.
 const UDP_PORT: u16 = 9899;
 /// Bytes of a UDP header.
 const UDP: usize = 8;

@@ -16,7 +16,6 @@ fn address(v6: bool, last: u8) -> IpAddr {
     }
 }
 
-/// A frame for an address and port.
 fn frame_to(to: IpAddr, port: u16) -> Vec<u8> {
     let (frame, at, tcp) = match to {
         IpAddr::V4(_) => (tcp_v4(), ETHERNET + 16, ETHERNET + IPV4),

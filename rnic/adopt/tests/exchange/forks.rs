@@ -47,7 +47,6 @@ fn stores_after_fork_are_not_the_childs(pages: &Pages, rounds: u64) {
     }
 }
 
-/// How a child ended.
 fn status_of(child: libc::pid_t) -> i32 {
     assert!(child > 0);
     let mut status = 0;

@@ -26,7 +26,6 @@ const VLAN_KEYS: [&str; 3] = ["id", "addresses", "interface"];
 /// What a file says of one interface.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct InterfaceGiven {
-    /// Its name.
     pub(crate) name: String,
     /// What holds for it before what the first part of the file says of all.
     pub(crate) link: Values,

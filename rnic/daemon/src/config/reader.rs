@@ -73,7 +73,6 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Something is wrong with a key.
     pub(super) fn wrong_key(&mut self, at: &At<'_>, message: String) {
         self.fault(at.key_span.clone(), message);
     }

@@ -15,7 +15,6 @@ use rustix::fs::Mode;
 /// The socket file's permissions.
 const MODE: u32 = 0o660;
 
-/// Where the metrics are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MetricsAddress {
     /// A Unix socket: who may scrape its permissions say.

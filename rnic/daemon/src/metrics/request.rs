@@ -7,7 +7,6 @@ const REQUEST_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Request(Vec<u8>);
 
-/// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Metrics,

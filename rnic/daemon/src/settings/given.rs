@@ -42,11 +42,8 @@ impl Values {
 /// What somebody said of the daemon's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Given {
-    /// Interfaces to open.
     pub(crate) interface: Vec<String>,
-    /// Of the daemon.
     pub(crate) own: Values,
-    /// Of all interfaces.
     pub(crate) link: Values,
 }
 

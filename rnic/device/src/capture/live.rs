@@ -22,7 +22,6 @@ const BATCH: usize = 1 << 16;
 /// A capture for a client. Dropping it ends the thread, whatever is not sent yet.
 #[derive(Debug)]
 pub(crate) struct LiveCapture {
-    /// At the shard.
     pub(crate) number: u32,
     /// The shard shows it nothing any more; what was shown may still be on its way.
     pub(crate) stopped: bool,
@@ -95,7 +94,6 @@ impl Drop for LiveCapture {
     }
 }
 
-/// Frames as records.
 struct Records {
     stream: BufWriter<UnixStream>,
     /// The time of the last frame.

@@ -12,13 +12,11 @@ use rnic_net::ListOwner;
 use super::client::Client;
 use super::registry::Clients;
 
-/// The target of the lines.
 pub const TARGET: &str = "audit";
 
 /// A peer that wanted to connect and was not allowed to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedPeer {
-    /// Whose listener.
     pub(crate) client: ClientId,
     pub(crate) listener: ListenerId,
     pub(crate) local: SocketAddr,
@@ -28,7 +26,6 @@ pub(crate) struct RefusedPeer {
     pub(crate) untold: u64,
 }
 
-/// A peer was refused at a listener.
 pub(crate) fn log_refused_peer(clients: &Clients, interface: &str, refused: &RefusedPeer) {
     let RefusedPeer {
         client,

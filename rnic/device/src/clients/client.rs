@@ -21,7 +21,6 @@ const PROGRAM_MAX: usize = 15;
 /// Called once when the device evicts a client; with the reason.
 pub(crate) type OnRemoval = Box<dyn FnOnce(&str) + Send>;
 
-/// A client of the device.
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) credentials: Credentials,
@@ -29,7 +28,6 @@ pub(crate) struct Client {
     pub(crate) program: String,
     /// Its requests that were refused.
     refused: AtomicU64,
-    /// Takes its events.
     pub(crate) events: EventQueue,
     /// Held while a request of the client is carried out, so that they come one after the other,
     /// and while its objects are removed.
@@ -45,15 +43,12 @@ pub(crate) type MemoryHandle = Arc<dyn std::fmt::Debug + Send + Sync>;
 /// The client's state that changes from request to request.
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
-    /// Hello came.
     pub(crate) has_hello: bool,
-    /// Its objects are removed.
     pub(crate) removed: bool,
     /// The memory of its regions, by STag, so that the thread that deregisters releases it and not the shard.
     pub(crate) memory: HashMap<u32, MemoryHandle>,
     /// Rings that it was given by its last request: those of an RNIC's own memory that it maps.
     pub(crate) rings: NewRings,
-    /// The capture that it asked for.
     pub(crate) capture: Option<LiveCapture>,
 }
 

@@ -26,7 +26,6 @@ const BYTES_PER_TABLE_BYTE: u64 = 512;
 /// up. A table is in one piece.
 const PENDING_BYTES: usize = 256;
 
-/// The process's memory.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryBudget {
     groups: Groups,

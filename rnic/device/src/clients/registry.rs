@@ -13,7 +13,6 @@ use super::client::Client;
 use super::events::Undeliverable;
 use crate::sync::lock;
 
-/// The clients of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: Mutex<HashMap<ClientId, Arc<Client>>>,

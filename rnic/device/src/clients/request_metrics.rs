@@ -47,7 +47,6 @@ impl RequestMetrics {
         }
     }
 
-    /// Memory was registered.
     pub(crate) fn registered(&self, memory: MemoryKind, took: Duration) {
         self.kinds[memory as usize].fetch_add(1, Ordering::Relaxed);
         lock(&self.registrations).record(took);

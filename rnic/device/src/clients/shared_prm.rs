@@ -29,7 +29,6 @@ pub(crate) enum InterfaceState {
     Open,
     /// It will be in a moment.
     Opening,
-    /// It is waited for, for this reason.
     Waiting(String),
 }
 
@@ -72,7 +71,6 @@ impl SharedPrm {
         self.memory.refused()
     }
 
-    /// The interfaces that there are at present.
     pub(crate) fn interfaces(&self) -> Interfaces {
         lock(&self.interfaces).clone()
     }
@@ -99,7 +97,6 @@ impl SharedPrm {
             .collect()
     }
 
-    /// Sets the states of all interfaces.
     pub(crate) fn set_interfaces(&self, interfaces: Interfaces) {
         *lock(&self.interfaces) = interfaces;
     }

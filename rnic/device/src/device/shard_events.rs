@@ -11,7 +11,6 @@ use crate::runtime::To;
 use crate::runtime::driver::ShardMessage;
 
 impl Core {
-    /// Handles one event of a shard.
     pub(crate) fn handle(&self, message: ShardMessage) {
         match message.event {
             ShardEvent::Client { client, event } => self.client_event(client, event),

@@ -38,7 +38,6 @@ pub(super) struct Reopener {
 enum Message {
     /// Keep these from now on.
     Keep(Arc<Slots>),
-    /// Do this.
     Work(Box<dyn FnOnce(&Slots) + Send>),
     Stop,
 }

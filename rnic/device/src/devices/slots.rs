@@ -7,10 +7,8 @@ use crate::clients::shared_prm::{InterfaceState, SharedPrm};
 use crate::sync::lock;
 use crate::{Device, DeviceConfig};
 
-/// One interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    /// What its device is opened with.
     pub(crate) config: DeviceConfig,
     /// The number of its shard. It is no other slot's.
     pub(crate) shard: u8,
@@ -35,7 +33,6 @@ enum State {
 enum NotOpen {
     /// It will be in a moment.
     Opening,
-    /// It is waited for, for this reason.
     Waiting(String),
 }
 
@@ -52,7 +49,6 @@ impl Slot {
         }
     }
 
-    /// It is open as this device.
     pub(crate) fn open(&mut self, device: Arc<Device>) {
         self.state = State::Open(device);
         self.was_open = true;
@@ -142,7 +138,6 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// These.
     pub(crate) fn new(shared_prm: Arc<SharedPrm>, all: Vec<Slot>) -> Self {
         let slots = Self {
             shared_prm,
@@ -198,7 +193,6 @@ impl Slots {
         self.change(|all| all.iter_mut().find(|slot| slot.shard == shard).map(change))
     }
 
-    /// The devices that are open.
     pub(crate) fn open(&self) -> Vec<Arc<Device>> {
         lock(&self.all)
             .iter()

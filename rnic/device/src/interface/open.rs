@@ -35,7 +35,6 @@ pub(crate) struct Opened {
     pub(super) parts: ShardParts,
 }
 
-/// What the shards are made of.
 pub(super) struct ShardParts {
     /// The steering program's table, once for each shard.
     pub(super) flows: Vec<KnownFlows>,
@@ -201,7 +200,6 @@ impl Opened {
     }
 }
 
-/// What the host refused.
 pub(crate) fn host(what: &'static str) -> impl FnOnce(std::io::Error) -> DeviceError {
     move |cause| DeviceError::Host { what, cause }
 }
@@ -269,7 +267,6 @@ pub(crate) fn find(
     })
 }
 
-/// All queues that there are are served.
 fn check_queues(
     config: &DeviceConfig,
     interface: &Interface,

@@ -62,7 +62,6 @@ impl OpenInterface {
     }
 }
 
-/// For which connection a port is.
 struct PortSearch<'q> {
     /// Those that are served. The nth is of shard n modulo their number.
     queues: &'q [u32],

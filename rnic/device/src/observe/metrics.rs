@@ -135,7 +135,6 @@ struct Look<'a> {
     of_interface: String,
 }
 
-/// What one of its shards measured.
 struct ShardLook {
     metrics: Box<ShardMetrics>,
     counters: HashMap<String, u64>,

@@ -59,7 +59,6 @@ pub(crate) struct ThreadConfig {
     /// The processor that it stays on.
     pub(crate) core: Option<u32>,
     pub(crate) polling: Polling,
-    /// With a seccomp filter.
     pub(crate) seccomp: bool,
 }
 

@@ -96,7 +96,6 @@ impl Placement {
         self.requests.insert(request, to);
     }
 
-    /// Where a request is that was moved.
     pub(super) fn moved_request(&self, request: ConnRequestId) -> Option<usize> {
         self.requests.get(&request).copied()
     }

@@ -354,7 +354,6 @@ pub fn drive(device: &Arc<Device>) {
     });
 }
 
-/// The value of a device's counter.
 pub fn counter(device: &Device, name: &str) -> u64 {
     let counters = device.counters().unwrap();
     let found = counters.iter().find(|(found, _)| found == name);

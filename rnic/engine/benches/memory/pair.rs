@@ -58,7 +58,6 @@ impl Clock {
     }
 }
 
-/// Time spent.
 #[derive(Default)]
 struct Spent {
     sender: Duration,
@@ -85,7 +84,6 @@ fn poll_uncounted(side: &mut Side<TimedPort>, now: Instant) {
     side.shard.poll(now);
 }
 
-/// Polls a host.
 type Poll = fn(&mut Side<TimedPort>, Instant);
 
 /// The time of all threads' engines is added up.

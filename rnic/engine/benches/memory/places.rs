@@ -24,7 +24,6 @@ pub struct Place {
     pub siblings: Option<Siblings>,
 }
 
-/// The places of a host's shards.
 pub fn of_host(options: &Options) -> Vec<Place> {
     let shards = options.shards;
     let chunk = ChunkSize::for_mtu(options.mtu).unwrap();

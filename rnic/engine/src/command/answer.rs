@@ -88,7 +88,6 @@ pub struct ShardMetrics {
 /// What a shard knows of a queue pair beside the Privileged Resource Manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpStatus {
-    /// Its number.
     pub qp: QpNum,
     pub state: QpState,
     /// Its connection's ends, ours first.
@@ -111,25 +110,16 @@ pub enum CommandError {
     WrongState {
         /// What kind of object.
         what: &'static str,
-        /// Its state.
         found: String,
         /// The state that is needed.
         wanted: &'static str,
     },
     /// A table of the shard is full.
     #[error("{what}: the shard's limit of {limit} is reached; close some or raise the limit")]
-    Limit {
-        /// What there are too many of.
-        what: &'static str,
-        /// How many there may be.
-        limit: usize,
-    },
+    Limit { what: &'static str, limit: usize },
     /// Another listener has this address and port.
     #[error("{local} is listened on already")]
-    InUse {
-        /// The address and port.
-        local: SocketAddr,
-    },
+    InUse { local: SocketAddr },
     /// The host forbids it.
     #[error("{0}")]
     NotPermitted(String),

@@ -5,7 +5,6 @@
 /// Rings that are kept for the next connection.
 const RINGS_KEPT: usize = 8;
 
-/// Rings that there are from the start.
 const RINGS_MADE: usize = 2;
 
 /// The rings without a user, all of one size.

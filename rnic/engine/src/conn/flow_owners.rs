@@ -35,7 +35,6 @@ const _: () = assert!((crate::shard::SHARDS_MAX as u64) < AWAITED);
 /// No flow.
 const EMPTY: u64 = 0;
 
-/// The flows of all shards.
 #[derive(Debug)]
 pub(crate) struct FlowOwners {
     secret: Secret,
@@ -157,7 +156,6 @@ impl FlowOwners {
 }
 
 impl OwnFlows {
-    /// Of the shard with this number.
     pub fn new(shard: u8, owners: &Arc<FlowOwners>) -> Self {
         Self {
             shard,

@@ -19,13 +19,11 @@ const PLACED_PER_FRAME: usize = 4;
 pub(crate) struct Frames {
     /// Their bytes.
     pub umem: Umem,
-    /// Free frames.
     pub pool: FramePool,
     /// Frames that connections hold.
     pub held: ParkedFrames,
 }
 
-/// The frames that are held.
 #[derive(Debug)]
 pub(crate) struct ParkedFrames {
     slots: Box<[Option<Held>]>,

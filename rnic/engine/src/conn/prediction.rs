@@ -59,7 +59,6 @@ impl Learnt {
     }
 }
 
-/// A segment that was parsed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parsed<'a> {
     pub path: &'a Path,

@@ -129,12 +129,10 @@ impl ConnTable {
         }
     }
 
-    /// How many of a kind there are.
     pub fn count(&self, kind: ConnKind) -> usize {
         self.counts[kind as usize]
     }
 
-    /// The connection with this name.
     pub fn get(&self, id: ConnId) -> Option<&Conn> {
         self.slots
             .get(id.index())?
@@ -142,7 +140,6 @@ impl ConnTable {
             .filter(|conn| conn.id == id)
     }
 
-    /// The connection with this name.
     pub fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.slots
             .get_mut(id.index())?
@@ -190,7 +187,6 @@ impl ConnTable {
         before
     }
 
-    /// All connections.
     pub fn iter(&self) -> impl Iterator<Item = &Conn> {
         self.slots.iter().flatten()
     }

@@ -22,7 +22,6 @@ use crate::conn::DDP_HEADER_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     turn: Turn,
-    /// One waits.
     on: bool,
     rest: Box<Details>,
 }
@@ -58,7 +57,6 @@ enum Turn {
     Last,
 }
 
-/// What becomes of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStep {
     /// There is none any more.

@@ -12,7 +12,6 @@ use super::work::{Kind, Work};
 use super::{Qp, QpContext};
 use crate::stag::{Binding, Look};
 
-/// What is done.
 #[derive(Clone, Copy, Debug)]
 enum Local {
     Invalidate(Stag),
@@ -26,7 +25,6 @@ enum Local {
 }
 
 impl Local {
-    /// What a work request asks for.
     fn of(request: &WorkRequest) -> Option<Self> {
         let slot = &request.slot;
         let stag = Stag(slot.rkey);

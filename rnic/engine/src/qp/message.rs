@@ -215,7 +215,6 @@ impl Qp {
         }))
     }
 
-    /// So much of it was written.
     #[inline]
     fn work_written(
         &mut self,

@@ -225,7 +225,6 @@ impl Pending {
         self.end(ticket, outcome);
     }
 
-    /// Entries that it has memory for.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.entries.capacity()

@@ -38,7 +38,6 @@ impl Qp {
         }))
     }
 
-    /// So much of it was written.
     pub(super) fn response_written(
         &mut self,
         ctx: &mut QpContext<'_>,

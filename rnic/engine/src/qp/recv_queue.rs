@@ -21,9 +21,7 @@ pub(super) struct ReceiveSide {
     max_sge: usize,
     /// The receive that a Send is being placed into; without one, scratch.
     pub request: WorkRequest,
-    /// The Send that it is for.
     current: Option<Msn>,
-    /// Markers in what comes.
     pub markers: Markers,
     /// TCP segments begin with FPDUs.
     pub aligned: bool,

@@ -38,7 +38,6 @@ pub(crate) trait TxSegments {
 pub(super) enum Head {
     /// Of a Write or a Read Response.
     Tagged(Tagged),
-    /// Of a Send.
     Untagged(Untagged),
 }
 
@@ -47,7 +46,6 @@ pub(super) enum Head {
 pub(super) enum Payload<'a> {
     /// In a work request's elements.
     Elements(&'a [Sge], &'a StagTable, User),
-    /// In the work request itself.
     Inline(&'a WorkRequest),
     /// In a range of memory, of which this is what is left.
     Range(MappedSlice<'a>),

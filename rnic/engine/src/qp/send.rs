@@ -15,7 +15,6 @@ use super::source::Source;
 use super::spares::Spares;
 use super::work::{Kind, Work};
 
-/// What a queue pair has to send.
 #[derive(Debug)]
 pub(super) struct SendSide {
     pub ring: WorkQueueConsumer,
@@ -36,7 +35,6 @@ pub(super) struct SendSide {
     /// The Ready-to-Receive indication, until sent.
     pub rtr: Option<Rtr>,
     pub ord: u16,
-    /// Markers in what goes.
     pub markers: Markers,
     /// Where the next FPDU begins, counted from the first byte after the start-up.
     pub at: u64,

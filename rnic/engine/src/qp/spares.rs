@@ -27,7 +27,6 @@ pub(super) struct Spares<T> {
     out: usize,
 }
 
-/// Queues of one size.
 #[derive(Debug)]
 struct Size<T> {
     spare: Vec<VecDeque<T>>,

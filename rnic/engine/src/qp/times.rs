@@ -14,7 +14,6 @@ pub enum WorkClass {
     Write,
     /// RDMA Reads.
     Read,
-    /// Atomic Operations.
     Atomic,
     /// Local Invalidate, the binding of windows, fast registration.
     Local,

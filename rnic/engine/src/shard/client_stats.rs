@@ -8,7 +8,6 @@ use crate::qp::{QpCounters, WorkTimes};
 /// The place of what clients that are gone have counted.
 const GONE: usize = 0;
 
-/// The counters of all clients.
 #[derive(Debug)]
 pub(super) struct ClientStats {
     /// The first is for those that are gone; places of the others are used again.

@@ -14,7 +14,6 @@ pub fn stack(connections: u16) -> Stack<()> {
     Stack::new(config, [7; 16], Instant::ZERO)
 }
 
-/// The id of a new connection.
 pub fn conn_id(stack: &mut Stack<()>, number: u16) -> ConnId {
     let end = |last, port| Endpoint {
         addr: IpAddr::V4(Ipv4Addr::new(198, 18, 0, last)),

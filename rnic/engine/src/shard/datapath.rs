@@ -35,7 +35,6 @@ pub(super) struct Datapath<P> {
     pub config: ShardConfig,
     /// Those of the interface, then those of internal links.
     pub ports: Vec<P>,
-    /// How many are the interface's.
     pub interface_ports: usize,
     /// One port more: this host's own addresses.
     pub loopback: Loopback,
@@ -44,7 +43,6 @@ pub(super) struct Datapath<P> {
     /// The broadcast addresses of the interface's subnets, in order.
     pub broadcasts: Vec<Ipv4Addr>,
     pub frames: Frames,
-    /// TCP.
     pub stack: Stack<Frame>,
     pub sctp: Sctp,
     pub conns: ConnTable,

@@ -52,7 +52,6 @@ impl Holds {
         self.queue.len()
     }
 
-    /// One begins to wait.
     pub fn begin(&mut self, srqs: &mut SrqTable, holder: Holder, now: Instant) {
         self.begun = now;
         self.wait_on(srqs, holder);

@@ -86,7 +86,6 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// Connections at a local end.
     pub fn connections_at(&self, transport: Transport, local: Endpoint) -> usize {
         match transport {
             Transport::Tcp => self.stack.connections_at(local),

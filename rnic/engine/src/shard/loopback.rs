@@ -31,7 +31,6 @@ pub fn untagged_mtu(frame_bytes: usize) -> u32 {
 #[derive(Debug)]
 pub(super) struct Loopback {
     queue: VecDeque<Frame>,
-    /// As many as there are frames.
     depth: usize,
     /// Largest IP packet, in bytes.
     mtu: u32,

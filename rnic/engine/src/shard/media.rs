@@ -19,7 +19,6 @@ use crate::command::CommandError;
 use crate::conn::Conn;
 
 impl<P: Port> Datapath<P> {
-    /// Whether this port is the interface's.
     #[inline]
     pub fn is_of_interface(&self, port: usize) -> bool {
         port < self.interface_ports

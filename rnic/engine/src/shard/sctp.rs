@@ -37,7 +37,6 @@ const MAX_BURST: u32 = 64;
 const SEGMENT_CHUNKS: usize = 512;
 /// Chunks that are left for control messages: a session has two of them under way at most.
 pub const CONTROL_CHUNKS: usize = 2 * STREAMS as usize;
-/// Addresses of one peer that are used.
 const PEER_ADDRESSES: usize = 4;
 /// `RTO.Min`: what is longer than the 200 ms for which a peer may keep a SACK. With the second of RFC 9260 section 16
 /// a loss that only a timeout finds would cost so much between neighbouring hosts.

@@ -65,7 +65,6 @@ impl Siblings {
         &self.passes
     }
 
-    /// Enters flows for it.
     pub(super) fn own_flows(&self) -> OwnFlows {
         self.own.clone()
     }

@@ -20,7 +20,6 @@ use crate::region::RegionMemory;
 /// What part of which region a window or a fast region stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
-    /// The region's index.
     pub(super) region: u32,
     /// The registration that the region had.
     pub(super) serial: u64,

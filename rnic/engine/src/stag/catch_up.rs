@@ -14,7 +14,6 @@ impl StagTable {
         entry
     }
 
-    /// For an entry that is behind.
     #[cold]
     #[inline(never)]
     pub(super) fn catch_up(&self, entry: &Entry, view: &View) {

@@ -48,7 +48,6 @@ pub(super) struct Rights {
 /// A part of a region, as all shards know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The region's index.
     pub(super) region: u32,
     /// The region's word while it had the registration that is meant.
     pub(super) word: u64,
@@ -139,7 +138,6 @@ impl StagWord {
 }
 
 impl View {
-    /// Of a new entry.
     pub(super) fn new(shared: StagWord) -> Self {
         let seen = Cell::new(shared.0.word.load(Ordering::Acquire));
         Self { shared, seen }

@@ -112,7 +112,6 @@ impl Settings {
 /// Where a node is: its frames, and who is beside it on its host.
 pub struct Place {
     pub umem: Umem,
-    /// Its share of the frames.
     pub pool: FramePool,
     /// Ends of internal links to other nodes.
     pub links: Vec<InternalEnd>,

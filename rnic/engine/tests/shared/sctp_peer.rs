@@ -117,12 +117,10 @@ impl SctpPeer {
         self.data.clear();
     }
 
-    /// Its address and port.
     pub fn address(&self) -> SocketAddr {
         self.tuple.local.into()
     }
 
-    /// The way from the node to it.
     pub fn way_to_it(&self) -> Path {
         Path {
             src_mac: self.path.dst_mac,
@@ -175,7 +173,6 @@ impl SctpPeer {
         self.frame(&packet)
     }
 
-    /// A frame with this SCTP packet.
     pub fn frame(&self, packet: &[u8]) -> Vec<u8> {
         let remote = self.tuple.remote.addr;
         let mut frame = vec![0; self.path.headers_len(remote)];

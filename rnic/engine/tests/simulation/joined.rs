@@ -30,7 +30,6 @@ pub struct Host {
     /// How many frames each link holds in each direction, or packets each way from a shard to another.
     depth: u32,
     states: Vec<State>,
-    /// One shard is gone.
     pub gone: Option<usize>,
 }
 

@@ -55,7 +55,6 @@ pub enum Use {
     Payload,
     /// A peer's Read gets them; Writes behind it in its own stream are not kept out (rule 12).
     ReadSource,
-    /// A receive that is posted.
     Receive,
 }
 
@@ -109,7 +108,6 @@ impl Memory {
         }
     }
 
-    /// What a word is at this moment.
     pub fn word(&self, at: usize) -> u64 {
         let mut bytes = [0; WORD];
         self.arena.read(at, &mut bytes).unwrap();

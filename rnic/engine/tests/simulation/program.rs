@@ -11,7 +11,6 @@ use crate::node::{DEPTH, MAX_INLINE, MAX_SGE};
 use crate::simulation::{Region, Simulation, Validity};
 use crate::stream::{End, Life, Message, Posted, Receive, Sent, What};
 
-/// A piece of a region.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     pub region: usize,
@@ -218,7 +217,6 @@ impl Simulation {
         pieces.iter().map(|piece| piece.len).sum()
     }
 
-    /// A work request of this end.
     pub fn request(&mut self, opcode: WrOpcode, sges: &[Sge]) -> WorkRequest {
         let mut request = WorkRequest::new(opcode, self.id());
         if self.random.chance(600) {

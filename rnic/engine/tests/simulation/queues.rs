@@ -13,7 +13,6 @@ use crate::node::{CQS, MAX_SGE, SRQ_DEPTH, TIGHT_CQ};
 use crate::simulation::Simulation;
 use crate::stream::{Life, Receive, What};
 
-/// A shared receive queue.
 pub struct SharedQueue {
     node: usize,
     pd: PdId,
@@ -68,7 +67,6 @@ impl Simulation {
         self.srqs.len() - 1
     }
 
-    /// Who takes from it.
     fn takers(&self, srq: usize) -> impl Iterator<Item = Party> {
         let streams = self.streams.iter().enumerate();
         streams.flat_map(move |(stream, of)| {
@@ -155,7 +153,6 @@ impl Simulation {
         }
     }
 
-    /// Its node is gone.
     pub fn forget_srqs(&mut self, node: usize) {
         for srq in self.srqs.iter_mut().filter(|srq| srq.node == node) {
             srq.limit = None;
@@ -218,7 +215,6 @@ impl Simulation {
         self.nodes[node].arm(CqId(cq as u32), solicited_only);
     }
 
-    /// A completion came.
     pub fn note_completion(&mut self, node: usize, cq: CqId, completion: &Completion) {
         let Some(wish) = self.wishes[node].0.get_mut(cq.0 as usize) else {
             return;

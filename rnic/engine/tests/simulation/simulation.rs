@@ -44,9 +44,7 @@ pub enum Validity {
 pub struct Window {
     /// Which of the simulation's windows this is a binding of.
     pub index: usize,
-    /// The region.
     pub parent: usize,
-    /// The queue pair that bound it.
     pub owner: QpNum,
 }
 
@@ -111,7 +109,6 @@ pub struct Simulation {
     pub random: Random,
     /// Which end a node's queue pair is.
     pub ends: BTreeMap<(usize, u32), Party>,
-    /// What happened, and how often.
     pub happened: BTreeMap<String, u64>,
     /// Work whose completions were found together: those of two CQs are in no order.
     pub batch: Vec<u64>,

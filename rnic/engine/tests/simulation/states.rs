@@ -115,7 +115,6 @@ impl Simulation {
         self.work(self.end_of(party).node);
     }
 
-    /// Its client makes it Error.
     fn make_error(&mut self, party: Party) {
         match self.end_of(party).life {
             Life::Gone | Life::Over => return,

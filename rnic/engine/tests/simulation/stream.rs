@@ -35,7 +35,6 @@ pub enum Local {
     Invalidate(usize),
 }
 
-/// A posted receive.
 #[derive(Clone, Debug)]
 pub struct Receive {
     pub id: u64,
@@ -156,7 +155,6 @@ pub struct Cause {
 pub struct Stream {
     /// What DDP goes over.
     pub transport: Transport,
-    /// The initiator's port.
     pub port: u16,
     /// The initiator's and the responder's.
     pub ends: [End; 2],

@@ -6,7 +6,6 @@ use rnic_net::{Path, PathDefaults, Payload};
 use userspace_net::{Ecn, FourTuple, checksum};
 use userspace_tcp::{Flags, Segment, TcpHeader};
 
-/// How a frame was damaged.
 pub enum Damage {
     None,
     /// The stream of this initiator's port is not what was sent any more.

@@ -191,12 +191,10 @@ impl Words {
         });
     }
 
-    /// The words' places.
     pub fn places(&self) -> Vec<usize> {
         self.words.keys().copied().collect()
     }
 
-    /// A word is found to be this.
     pub fn found(&mut self, at: usize, value: u64) {
         if let Some(word) = self.words.get_mut(&at) {
             word.found(at, value);

@@ -27,7 +27,6 @@ use std::path::Path;
 use play::{files, host, laws, lexer, look, machine, parse, report, syntax, wire};
 use through::Through;
 
-/// Where the scripts are.
 const SCRIPTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../userspace-tcp/tests/scripts"

@@ -368,7 +368,6 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
         false
     }
 
-    /// Likewise.
     fn set_user_timeout(&mut self, _now: Instant, _conn: u16, _timeout: Duration) -> bool {
         false
     }
@@ -430,7 +429,6 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint::new(address.ip(), address.port())
 }
 
-/// The script's peer.
 fn peer(ours: IpAddr, port: u16) -> Endpoint {
     let address = match ours {
         IpAddr::V4(_) => "198.18.0.2",

@@ -212,7 +212,6 @@ fn a_wrong_crc_or_marker_in_the_first_fpdu_is_reported_as_the_peers() {
     }
 }
 
-/// A line of the log.
 struct Line {
     level: Level,
     /// Module and line.

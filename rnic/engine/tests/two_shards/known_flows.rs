@@ -25,7 +25,6 @@ impl Told {
         told
     }
 
-    /// How many are known.
     pub fn count(&self) -> usize {
         self.of(FlowState::Known)
     }

@@ -21,7 +21,6 @@ pub const ROUGH: Impairment = Impairment {
     delay: Duration::from_micros(200),
 };
 
-/// One direction.
 #[derive(Debug)]
 pub struct Link {
     pub impairment: Impairment,
@@ -29,7 +28,6 @@ pub struct Link {
     /// By time, then by order of sending.
     flying: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     sent: u64,
-    /// Frames that went in.
     pub frames: u64,
     /// Of their bytes and times, and their order.
     pub digest: u64,
@@ -107,7 +105,6 @@ impl Link {
         }
     }
 
-    /// A frame's fate.
     fn fly(&mut self, frame: Vec<u8>, now: Instant) {
         for (delay, frame) in self.impairment.fates(&mut self.random, &frame) {
             self.sent += 1;

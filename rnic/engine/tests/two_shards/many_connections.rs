@@ -22,7 +22,6 @@ const SLICE: u32 = 20;
 const TICK: Duration = Duration::from_micros(50);
 const TICKS: u32 = 6000;
 
-/// The result.
 struct Outcome {
     /// Frames that the first host sent, and those that the other's ring had no place for.
     sent: u64,

@@ -226,13 +226,11 @@ impl Duel {
         self.connect();
     }
 
-    /// Likewise of the innocent one.
     pub fn connect_innocent_from(&mut self, address: &str) {
         self.innocent.address = address.parse().unwrap();
         self.connect_innocent();
     }
 
-    /// Likewise that of the innocent one.
     pub fn connect_innocent(&mut self) {
         connect(&mut self.innocent, self.side.address, self.now);
         self.pump();

@@ -23,12 +23,10 @@ pub struct SctpDuel {
     pub now: Instant,
 }
 
-/// Which of the peers.
 pub const HOSTILE: usize = 0;
 pub const OTHER: usize = 1;
 
 impl SctpDuel {
-    /// The side listens.
     pub fn new(config: SideConfig) -> Self {
         let mut side = Side::new(SIDE, "198.18.0.2:7174".parse().unwrap(), config);
         let now = Instant::from_nanos(1_000_000);
@@ -85,7 +83,6 @@ impl SctpDuel {
         self.peers[who].data.clear();
     }
 
-    /// Sends a message.
     pub fn send(&mut self, who: usize, protocol: u32, bytes: &[u8]) {
         let data = self.peers[who].next_data(protocol, bytes);
         let packet = self.peers[who].packet(&[data]);

@@ -17,7 +17,6 @@ use crate::side::{LISTENER, SideConfig, pattern};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Streams of an association.
 const STREAMS: usize = 32;
 
 fn config() -> SideConfig {

@@ -27,7 +27,6 @@ const ARGUMENT: u32 = 8;
 /// What may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// This call.
     Allow(c_long),
     /// This call, unless an argument has one of these bits.
     Without {
@@ -131,7 +130,6 @@ fn jump_if(comparison: u32, value: u32, if_so: u8, otherwise: u8) -> sock_filter
     instruction(code, value, if_so, otherwise)
 }
 
-/// Ends with this.
 fn give(value: u32) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, value, 0, 0)
 }

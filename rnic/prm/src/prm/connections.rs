@@ -211,7 +211,6 @@ impl Prm {
 /// A peer's request that can't be kept for a client.
 #[derive(Debug)]
 pub struct RefusedRequest {
-    /// Leave to reject it.
     pub grant: RejectGrant,
     pub refusal: Refusal,
 }

@@ -35,7 +35,6 @@ pub struct Listing<T> {
 /// A client in a [`Listing`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedClient {
-    /// Its name.
     pub client: ClientId,
     pub credentials: Credentials,
     pub holds: Vec<Holding>,
@@ -45,9 +44,7 @@ pub struct ListedClient {
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedQp {
     pub client: ClientId,
-    /// Its number.
     pub qp: QpNum,
-    /// As it was asked for.
     pub attributes: QpAttributes,
 }
 
@@ -59,7 +56,6 @@ pub struct ListedRegion {
     pub stag: Stag,
     /// Its protection domain.
     pub pd: PdId,
-    /// How its memory is reached.
     pub memory: MemoryKind,
 }
 

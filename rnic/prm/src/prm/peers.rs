@@ -11,11 +11,9 @@ use crate::refusal;
 use crate::refused::Single;
 use crate::table::Phase;
 
-/// A listener that a shard has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveListener {
     pub client: ClientId,
-    /// Its name.
     pub listener: ListenerId,
     pub local: SocketAddr,
 }
@@ -64,7 +62,6 @@ impl Prm {
         )))
     }
 
-    /// The listeners that the shards have.
     pub fn live_listeners(&self) -> impl Iterator<Item = LiveListener> {
         let all = self.listeners.after(0);
         let live = all.filter_map(|(number, slot)| Some((number, slot?)));

@@ -57,7 +57,6 @@ impl Prm {
         Ok(depth.checked_next_power_of_two().unwrap_or(1 << 31))
     }
 
-    /// The shard has the completion queue.
     pub fn cq_created(&mut self, grant: CqGrant) {
         if let Some(slot) = self.cqs.get_mut(grant.cq.0) {
             slot.phase = Phase::Live;
@@ -244,7 +243,6 @@ impl Prm {
         Ok(send.saturating_add(receive))
     }
 
-    /// The shard has the queue pair.
     pub fn qp_created(&mut self, grant: QpGrant) {
         if let Some(slot) = self.qps.get_mut(grant.qp.0) {
             slot.phase = Phase::Live;
@@ -268,7 +266,6 @@ impl Prm {
         }
     }
 
-    /// All queue pairs of a client.
     pub fn queue_pairs(&self, client: ClientId) -> Vec<QpNum> {
         self.qps.live_of(client).map(QpNum).collect()
     }

@@ -130,7 +130,6 @@ impl Prm {
         }
     }
 
-    /// The shard has the region.
     pub fn region_registered(&mut self, grant: RegionGrant) {
         let place = self.stags.get(&grant.stag.index());
         if let Some(slot) = place.and_then(|place| self.regions.get_mut(*place)) {

@@ -59,7 +59,6 @@ impl Prm {
         wait
     }
 
-    /// How many requests have waited.
     pub fn requests_delayed(&self) -> u64 {
         self.requests_delayed
     }

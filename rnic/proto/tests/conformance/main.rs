@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 
 use rows::{Row, State};
 
-/// The root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

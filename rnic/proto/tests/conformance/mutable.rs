@@ -10,7 +10,6 @@ use crate::{read, required, root, rows_of};
 /// The rows with a mutant, at least. Raise it with those that you add.
 const ROWS_MIN: usize = 245;
 
-/// What is wrong with the mutants.
 fn complaints(mutants: &Mutants, rows: &[Row]) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut check_row = |id: &String| {

@@ -59,7 +59,6 @@ pub struct Mutants {
 }
 
 impl Mutant {
-    /// All its changes.
     pub fn edits(&self) -> Vec<Edit> {
         let first = Edit {
             file: self.file.clone(),

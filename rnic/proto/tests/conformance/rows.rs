@@ -86,7 +86,6 @@ fn row(line: &str) -> Result<Row, String> {
     })
 }
 
-/// The cells of a table's line.
 pub fn cells(line: &str) -> Vec<&str> {
     let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
     inner.split('|').map(str::trim).collect()

@@ -359,7 +359,6 @@ fn values_in_c(expressions: impl Iterator<Item = String>) -> Vec<i64> {
     values
 }
 
-/// What a C program prints.
 fn run_c(program: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

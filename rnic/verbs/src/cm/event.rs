@@ -58,7 +58,6 @@ impl Event {
         Self::made(about, None, event, details)
     }
 
-    /// A peer's request to a listener.
     pub(crate) fn request(listener: &Arc<CmId>, child: Arc<CmId>, details: Details) -> Arc<Self> {
         listener.requests.fetch_add(1, Ordering::AcqRel);
         Self::made(

@@ -59,7 +59,6 @@ pub(crate) struct State {
     /// Others that say the same may be bound to its port.
     pub(crate) reuse: bool,
     pub(crate) remote: Option<SocketAddr>,
-    /// Its route is known.
     pub(crate) routed: bool,
     /// That of `rdma_create_qp`. The program may have put another into `id->qp` since.
     made_qp: Weak<Qp>,

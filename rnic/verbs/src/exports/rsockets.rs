@@ -10,7 +10,6 @@ use crate::cm::{read_sockaddr, to_storage};
 use crate::ffi::{Fail, Outcome, Ptr, exports};
 use crate::rsocket::{Family, Options, Socket, table};
 
-/// Makes an rsocket.
 fn make(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
     let family = match domain {
         libc::AF_INET => Family::V4,

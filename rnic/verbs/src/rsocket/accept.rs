@@ -37,7 +37,6 @@ pub(crate) struct Listening {
     unready: Option<Waiting>,
 }
 
-/// A peer that waits.
 struct Waiting {
     session: Arc<Session>,
     request: ConnectionRequest,
@@ -155,7 +154,6 @@ impl Prepared {
 }
 
 impl Socket {
-    /// Begins to listen.
     pub(crate) fn listen(self: &Arc<Self>, backlog: c_int) -> Outcome<()> {
         self.with(|state| state.listen(Arc::downgrade(self), backlog))
     }

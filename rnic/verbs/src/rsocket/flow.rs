@@ -28,7 +28,6 @@ pub(crate) struct Broken(pub(crate) &'static str);
 /// Bytes of the send ring that are to be written to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// In the ring.
     pub(crate) offset: u32,
     pub(crate) to: Entry,
 }
@@ -275,7 +274,6 @@ impl Receiver {
         })
     }
 
-    /// The peer was told.
     pub(crate) fn told(&mut self, grant: Grant) {
         self.tell_at = self.read.wrapping_add(self.credits / 2);
         if grant.half_at.is_some() {

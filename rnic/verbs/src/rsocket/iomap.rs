@@ -16,7 +16,6 @@ pub(crate) struct Iomap {
 
 struct Place {
     mapped: Mapped,
-    /// The peer was told of it.
     told: bool,
     /// Registered as long as it is here.
     _region: Arc<Mr>,

@@ -151,7 +151,6 @@ impl Socket {
         }
     }
 
-    /// Watches the completion queue of a stream.
     pub(crate) fn watch_stream(&self, stream: &Stream) -> Outcome<()> {
         watch(&self.epoll, &stream.cq().fd())
     }

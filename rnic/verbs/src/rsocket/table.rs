@@ -12,7 +12,6 @@ use crate::per_process::PerProcess;
 
 static TABLE: PerProcess<Table> = PerProcess::new(Table::default);
 
-/// That of this process.
 pub(crate) fn table() -> &'static Table {
     TABLE.get()
 }

@@ -18,7 +18,6 @@ struct Cells {
     lens: Box<[usize]>,
     /// The oldest frame's cell.
     first: usize,
-    /// How many cells are used.
     used: usize,
 }
 

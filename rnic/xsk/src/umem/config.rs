@@ -121,7 +121,6 @@ pub enum HugePages {
 pub enum PageKind {
     /// 2 MiB pages.
     Huge,
-    /// Ordinary pages.
     Ordinary,
     /// This process's heap; the kernel does not know it.
     Heap,

@@ -41,7 +41,6 @@ impl AdaptiveFill {
         self.few = self.all;
     }
 
-    /// How many frames there should be.
     #[inline]
     pub(super) fn frames(&self) -> usize {
         match self.row < ROW {

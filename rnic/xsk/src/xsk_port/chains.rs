@@ -28,7 +28,6 @@ pub(super) struct Gathering {
 pub(super) enum Gathered {
     /// There is more to come of its packet.
     Waiting,
-    /// The packet, which is whole with it.
     Whole(Packet),
     /// It was the last of a packet that is lost.
     Lost,

@@ -16,7 +16,6 @@ use super::{BUSY_PATIENCE, BUSY_PAUSE, CopyMode, XskPortConfig, options};
 use crate::error::{Request, XskError, refusal};
 use crate::umem::{Binding, KernelSide, Umem, check_ring};
 
-/// The rings of one socket.
 type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 
 /// What is asked about a port's queue, for an error.

@@ -24,7 +24,6 @@ const SEND_BUFFER: libc::c_int = 8 << 20;
 /// `ETHTOOL_GCHANNELS` of linux/ethtool.h.
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// Turns busy polling on.
 pub(super) fn set_busy_poll(socket: BorrowedFd<'_>, wanted: BusyPoll) -> io::Result<()> {
     let microseconds = wanted.microseconds.min(i32::MAX as u32) as libc::c_int;
     prefer_busy_poll(socket)?;

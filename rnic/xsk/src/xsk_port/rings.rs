@@ -39,9 +39,7 @@ pub(super) struct ReceiveSide {
     rx: RxQueue,
     /// By chunk index: the frame while the kernel has it to receive into.
     posted: Box<[Option<Frame>]>,
-    /// How many of them there are.
     outstanding: usize,
-    /// How many there should be.
     level: AdaptiveFill,
     /// A packet of several chunks that is not all here.
     gathering: Gathering,

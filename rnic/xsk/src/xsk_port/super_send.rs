@@ -33,7 +33,6 @@ pub(super) enum Front {
     Empty,
     /// One that goes by the ring.
     Single(Frame, u64),
-    /// Several that are one packet.
     Several(Run),
 }
 

@@ -27,7 +27,6 @@ use list::{Entry, List};
 use run::Binary;
 use sites::Site;
 
-/// What is drawn, and how.
 pub struct Wanted<'a> {
     pub area: &'a str,
     pub from: From,
@@ -47,7 +46,6 @@ pub enum From {
     Lines(usize),
     /// So many from the area's list, of those that were noticed.
     Noticed(usize),
-    /// All of the list that lived.
     Lived,
 }
 

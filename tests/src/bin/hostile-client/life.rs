@@ -25,7 +25,6 @@ pub const REGION: usize = 1 << 16;
 /// How long a connection request is waited for.
 const SOON: Duration = Duration::from_millis(300);
 
-/// An attacker.
 pub struct Life<'a> {
     socket: &'a Path,
     other: &'a Path,

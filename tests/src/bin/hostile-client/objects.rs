@@ -120,7 +120,6 @@ impl Objects {
         true
     }
 
-    /// Takes the events that are there.
     pub fn take_events(&mut self) {
         for _ in 0..64 {
             match self.events.try_recv::<Event>() {
@@ -133,7 +132,6 @@ impl Objects {
         }
     }
 
-    /// Any of its descriptors.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mut all = vec![self.control.as_fd(), self.events.as_fd()];
         all.extend(self.bells.iter().map(|(_, kick)| kick.as_fd()));

@@ -17,7 +17,6 @@ use crate::chance::Chance;
 use crate::objects::Objects;
 use crate::remote;
 
-/// Kinds of requests.
 const KINDS: u64 = 32;
 
 /// What an STag without memory is for.

@@ -30,7 +30,6 @@ const BY_WRITE: u16 = 0x8000;
 const BY_READ: u16 = 0x4000;
 const DEPTH: u16 = 0x3fff;
 
-/// Who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
     Peer,

@@ -30,7 +30,6 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
-/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Fin,

@@ -28,7 +28,6 @@ pub const SEND_QUEUE: u32 = 0;
 pub const READ_QUEUE: u32 = 1;
 pub const TERMINATE_QUEUE: u32 = 2;
 
-/// A start-up frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFrame {
     pub flags: u8,

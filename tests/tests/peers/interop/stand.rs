@@ -27,7 +27,6 @@ pub enum Client {
 pub struct Ended {
     pub stdout: String,
     good: bool,
-    /// All that is known of it.
     whole: String,
 }
 
@@ -55,7 +54,6 @@ impl Stand {
         Self { interop, library }
     }
 
-    /// The address of the server's end.
     pub fn server(&self, client: Client, family: Family) -> IpAddr {
         let at = match client {
             Client::Us => self.interop.peer.address(family, 0),

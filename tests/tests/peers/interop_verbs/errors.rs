@@ -17,7 +17,6 @@ use super::stand::{Initiator, Joined, Stand};
 pub const MEMORY: usize = 1 << 16;
 /// Bytes of the message that is at fault.
 const SIZE: usize = 64;
-/// Its id.
 const FAULT: u64 = 99;
 /// Those of receives that wait at both ends, for Sends of up to 4 bytes.
 const WAITING: [u64; 2] = [500, 501];
@@ -25,7 +24,6 @@ const WAITING: [u64; 2] = [500, 501];
 /// Something that one end does wrong.
 struct Fault {
     name: &'static str,
-    /// Does it.
     commit: fn(&mut Joined),
     /// Layer, type and code of the Terminate that the other end sends (RFC 5040 section 4.8).
     control: u16,

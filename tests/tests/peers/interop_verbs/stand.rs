@@ -23,7 +23,6 @@ const PORTS: u16 = 20_000;
 /// RDMA Reads at a time, each way, when a case does not care.
 pub const READS: u8 = 8;
 
-/// Who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
     Us,

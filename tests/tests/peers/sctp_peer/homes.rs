@@ -15,7 +15,6 @@ pub struct Homes<'a> {
     pub ours: &'a Host,
     /// The peer's first address.
     pub first: IpAddr,
-    /// Its interface.
     pub device: &'a str,
     /// Runs `ip` with these words on the peer's host.
     pub ip: &'a dyn Fn(&str),

@@ -109,7 +109,6 @@ impl<P: Port> Bridge<P> {
         &mut self.directions
     }
 
-    /// What a side's ports have counted.
     pub fn statistics(&self, side: usize) -> Vec<PortStatistics> {
         self.sides[side]
             .ports
@@ -118,7 +117,6 @@ impl<P: Port> Bridge<P> {
             .collect()
     }
 
-    /// Frames that are free.
     pub fn free_frames(&self) -> usize {
         self.buffers.pool.available()
     }

@@ -5,9 +5,7 @@ use rnic_xsk::{Frame, FramePool, Packet, Umem};
 /// The memory of all frames, and those that are free.
 #[derive(Debug)]
 pub struct Buffers {
-    /// The memory.
     pub umem: Umem,
-    /// What is free of it.
     pub pool: FramePool,
     /// So many frames must stay free for receiving: a direction drops before it takes them.
     pub reserve: usize,

@@ -18,12 +18,10 @@ const TRANSMIT_RING: u32 = 1024;
 /// Frames beside those in rings that the link has at least, for queues and delays.
 const LEAST_FRAMES: u32 = 1024;
 
-/// What to open.
 #[derive(Clone, Debug)]
 pub struct CarrierOptions {
     /// The interface on the left, of the calling thread's network namespace.
     pub left: String,
-    /// The interface on the right.
     pub right: String,
     /// Frames that queues and delays may hold, beside those that wait for reception.
     pub frames: u32,
@@ -34,7 +32,6 @@ pub struct CarrierOptions {
 /// The link's carrier: taps on both interfaces, and the bridge between their ports.
 #[derive(Debug)]
 pub struct Carrier {
-    /// What forwards.
     pub bridge: Bridge<XskPort>,
     taps: [Tap; 2],
     /// What each tap took before there was a socket for it, which was before there was a link.

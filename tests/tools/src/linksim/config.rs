@@ -42,9 +42,7 @@ pub struct Change {
 pub enum Toward {
     #[default]
     Both,
-    /// From left to right.
     Right,
-    /// From right to left.
     Left,
 }
 
@@ -58,13 +56,10 @@ impl Toward {
     }
 }
 
-/// A file's contents.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct File {
-    /// The interface on the left.
     pub left: Option<String>,
-    /// The interface on the right.
     pub right: Option<String>,
     /// What all decisions come from.
     pub seed: Option<u64>,
@@ -74,14 +69,12 @@ pub struct File {
     pub to_right: Impairments,
     /// What the direction to the left does beside or instead.
     pub to_left: Impairments,
-    /// What changes.
     pub change: Vec<Planned>,
 }
 
 /// What one place, a file or a command line, says of impairments.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a> {
-    /// Of both directions.
     pub both: &'a Impairments,
     /// Of the direction to the right, and to the left.
     pub own: [&'a Impairments; 2],
@@ -91,7 +84,6 @@ pub struct Layer<'a> {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Planned {
-    /// At this time.
     pub at: Option<Span>,
     /// Or after so many packets.
     pub after: Option<u64>,
@@ -123,7 +115,6 @@ pub enum ConfigError {
     /// Settings that can't have been meant.
     #[error("to the {toward}: {doubt}")]
     Doubt {
-        /// In which direction.
         toward: &'static str,
         doubt: &'static str,
     },

@@ -37,7 +37,6 @@ impl Watch for () {
     fn forwarded(&mut self, _: Duration, _: usize, _: &[u8]) {}
 }
 
-/// One direction of the link.
 #[derive(Debug)]
 pub struct Direction {
     index: usize,
@@ -141,12 +140,10 @@ impl Direction {
         deadlines.into_iter().flatten().min()
     }
 
-    /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -3,7 +3,6 @@
 use super::random::{Dice, Purpose};
 use super::settings::Settings;
 
-/// How a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     Alone,

@@ -6,7 +6,6 @@
 pub enum Purpose {
     /// Lost by itself.
     Loss = 1,
-    /// The state of the burst loss.
     BurstState,
     /// Lost in the state that it is in.
     BurstLoss,
@@ -28,7 +27,6 @@ pub enum Purpose {
     Cut,
 }
 
-/// The dice of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Dice(u64);
 

@@ -10,7 +10,6 @@ use super::counters::Counters;
 /// How counters are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// A table.
     #[default]
     Text,
     /// One JSON object on one line.
@@ -22,24 +21,19 @@ pub enum Format {
 pub struct Report {
     /// Since the start.
     pub seconds: f64,
-    /// What decided.
     pub seed: u64,
     pub to_right: Way,
     pub to_left: Way,
     /// What the carrier lost on the left interface.
     pub carrier_left: CarrierLoss,
-    /// And on the right.
     pub carrier_right: CarrierLoss,
     /// What the carrier lost in all, packets: 0 when the link kept up.
     pub carrier_lost: u64,
-    /// Frames that are free.
     pub frames_free: usize,
 }
 
-/// One direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
-    /// What was counted.
     #[serde(flatten)]
     pub counters: Counters,
     /// Packets in the queue.

@@ -55,9 +55,7 @@ pub enum RunError {
     Capture(#[from] CaptureError),
     #[error("{what}: {source}")]
     System {
-        /// What was asked.
         what: &'static str,
-        /// Its answer.
         source: std::io::Error,
     },
 }

@@ -32,7 +32,6 @@ struct Held {
     place: u64,
     /// Leaves when this place or a later one has left.
     after: u64,
-    /// Or at this time.
     until: Duration,
     overtaken: bool,
 }

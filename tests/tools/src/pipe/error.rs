@@ -10,13 +10,11 @@ use userspace_tcp::{ConnectError, ListenError};
 /// Why it did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
-    /// The interface.
     #[error(transparent)]
     Device(#[from] HostError),
     /// Addresses, routes, neighbours, ports.
     #[error(transparent)]
     Host(#[from] Refusal),
-    /// The kernel.
     #[error("{what}: {source}")]
     System {
         /// What was being done.
@@ -25,10 +23,7 @@ pub enum PipeError {
     },
     /// The interface has several devices.
     #[error("interface {interface} asked, which is a bond: name an interface without members")]
-    Bond {
-        /// Its name.
-        interface: String,
-    },
+    Bond { interface: String },
     /// The sizes asked for don't fit packet memory.
     #[error(
         "a window of {window} bytes and {segments} queued segments take {frames} packet buffers, \
@@ -40,7 +35,6 @@ pub enum PipeError {
         segments: usize,
         /// Packet buffers.
         frames: u64,
-        /// The limit.
         most: u32,
     },
     /// Nothing can listen at this address.
@@ -62,7 +56,6 @@ pub enum PipeError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// The peer reset the connection.
     #[error(
         "{tuple}: the peer reset the connection ({sent} bytes sent, {received} received): it ended \
          or was ended without reading everything"
@@ -75,7 +68,6 @@ pub enum PipeError {
         /// Bytes written to standard output.
         received: u64,
     },
-    /// The peer went silent.
     #[error(
         "{tuple}: the peer acknowledged nothing for too long ({sent} bytes sent, {received} \
          received): is the path still there? (--user-timeout says how long)"

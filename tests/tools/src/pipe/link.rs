@@ -64,7 +64,6 @@ impl Link {
         (link, frames)
     }
 
-    /// The ports, to wait on.
     pub(super) fn ports(&self) -> &[XskPort] {
         &self.ports
     }
@@ -83,7 +82,6 @@ impl Link {
         }
     }
 
-    /// What was counted.
     pub(super) fn stats(&self) -> LinkStats {
         let mut stats = self.stats;
         for port in &self.ports {
@@ -313,7 +311,6 @@ impl Link {
     }
 }
 
-/// A frame, and whose payload it is.
 type Owned = (Frame, Option<(ConnId, SegmentId)>);
 
 /// The link is done with a frame, or has not taken it.

@@ -24,7 +24,6 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The connection that there is.
     pub(super) fn set(&mut self, tuple: FourTuple, way: Way) {
         self.ours = Some((tuple, way));
     }

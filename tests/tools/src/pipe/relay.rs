@@ -111,7 +111,6 @@ impl Relay {
         outcome
     }
 
-    /// What it came to.
     pub fn stats(&self, ok: bool) -> Stats {
         let tcp = &self.parts.tcp;
         let established = self.established.unwrap_or(self.begun);

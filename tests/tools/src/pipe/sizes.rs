@@ -18,7 +18,6 @@ const TX_RING: u32 = 1024;
 /// Frames for ACKs, fragments and the segment that is being filled.
 const SPARE: u64 = 512;
 
-/// The numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// Packet buffers of the whole.

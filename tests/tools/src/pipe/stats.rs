@@ -25,9 +25,7 @@ pub struct Stats {
     pub handshake_seconds: f64,
     /// XDP mode: native or generic.
     pub mode: String,
-    /// What TCP counted.
     pub tcp: TcpStats,
-    /// What the link counted.
     pub link: LinkStats,
 }
 
@@ -56,7 +54,6 @@ pub struct TcpStats {
     pub segments_out: u64,
     /// Segments sent again.
     pub retransmits: u64,
-    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Times that fast recovery began.
     pub recoveries: u64,
@@ -77,9 +74,7 @@ pub struct TcpStats {
 /// What was counted below TCP.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LinkStats {
-    /// Frames received.
     pub frames_in: u64,
-    /// Frames sent.
     pub frames_out: u64,
     /// System calls made to send.
     pub send_calls: u64,

@@ -26,7 +26,6 @@ const BACKLOG: usize = 64;
 pub(super) enum Stage {
     /// Not established yet.
     Opening,
-    /// Established.
     Open,
     /// Closed in order by both ends.
     Closed,

@@ -44,7 +44,6 @@ pub struct Sent {
 /// What a receiver got.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Received {
-    /// Frames that arrived.
     pub frames: u64,
     /// Frames that did not, or not as they were sent.
     pub lost: u64,

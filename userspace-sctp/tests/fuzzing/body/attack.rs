@@ -334,7 +334,6 @@ impl World {
         }
     }
 
-    /// The bounds.
     fn check(&self) {
         for side in &self.sides {
             let mut count = 0;

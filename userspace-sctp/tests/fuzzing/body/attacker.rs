@@ -11,7 +11,6 @@ use super::input::Input;
 /// The address from which it may get answers.
 pub const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 9));
 
-/// What is known of one stack.
 #[derive(Debug, Default)]
 struct Known {
     /// The Verification Tag of what goes to it.

@@ -16,7 +16,6 @@ fn packet(source: u16, destination: u16, tag: u32, chunks: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A chunk with its padding.
 fn chunk(kind: u8, flags: u8, len: u16, value: &[u8]) -> Vec<u8> {
     let [a, b] = len.to_be_bytes();
     let mut bytes = [&[kind, flags, a, b], value].concat();

@@ -106,7 +106,6 @@ impl Model {
         self.acked == self.sent_to
     }
 
-    /// What a received segment brought.
     pub fn take(&mut self, received: &Received, segment: &Segment<'_>, window: u64) {
         let syn = u32::from(segment.header.flags.syn());
         for range in received.new.iter() {

@@ -16,7 +16,6 @@ pub const SECRET: [u8; 16] = *b"0123456789abcdef";
 
 /// The host whose TCP is tried. A refusal is the word that scripts have for it.
 pub trait Host: Sized {
-    /// A connection of it.
     type Conn: Copy + Eq + Hash + Debug;
 
     /// What TCP tells the layer above can be seen: events, bytes and answers. Without that only segments are held
@@ -90,7 +89,6 @@ pub struct Taken<C> {
     pub received: Received,
 }
 
-/// A segment that leaves.
 pub struct Leaving<C> {
     pub ends: FourTuple,
     pub wire: Wire,

@@ -7,7 +7,6 @@ use std::time::Duration;
 pub struct Malformed {
     /// What should have stood there.
     pub expected: String,
-    /// What stood there.
     pub found: String,
 }
 
@@ -37,7 +36,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// All that is left.
     pub fn remaining(&self) -> &'a str {
         self.rest
     }

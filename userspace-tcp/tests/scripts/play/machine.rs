@@ -72,11 +72,9 @@ pub struct Machine<'a, H: Host> {
     buffers: u32,
     buffers_back: u32,
     log: Vec<String>,
-    /// A law was broken.
     broken: Option<String>,
 }
 
-/// Runs a script.
 pub fn run<H: Host>(script: &Script) -> Outcome {
     let mut machine = Machine::<H>::new(script);
     let failure = machine.all().err();

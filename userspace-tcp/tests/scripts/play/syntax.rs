@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use userspace_tcp::Config;
 
-/// A script, read.
 #[derive(Debug)]
 pub struct Script {
     pub settings: Settings,
@@ -19,7 +18,6 @@ pub struct Settings {
     pub stack: Config,
     /// Our initial sequence number, if it has to be a certain one.
     pub iss: Option<u32>,
-    /// The peer's.
     pub irs: u32,
     pub ipv6: bool,
     /// The layer above needs every byte at once no more.
@@ -110,7 +108,6 @@ impl Action {
     }
 }
 
-/// A value, or any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field<T> {
     Any,

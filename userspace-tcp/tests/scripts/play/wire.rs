@@ -219,7 +219,6 @@ pub fn absolute(number: i64, base: u32) -> u32 {
     base.wrapping_add(number as u32)
 }
 
-/// The letters of the set flags.
 pub fn letters(flags: u8) -> String {
     let set = crate::parse::FLAGS.chars().enumerate();
     let set: String = set

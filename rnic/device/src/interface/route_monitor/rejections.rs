@@ -29,7 +29,6 @@ pub(super) type Pair = (IpAddr, IpAddr);
 pub(super) struct FollowedRejections {
     /// Pairs that are rejected, but not yet for long.
     new: Persisting<Pair>,
-    /// What the shards have.
     sent: RejectedPaths,
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use rnic_engine::histogram::Histogram;
 
-/// What a family is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows while the RNIC runs.

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use super::*;
 
-/// One of everything.
 fn furnish(session: &ClientSession) -> SocketAddr {
     let pd = pd(session);
     region(session, pd);

@@ -17,7 +17,6 @@ const QUIET_POLLS: u32 = 20;
 /// ... with this pause between them.
 const QUIET_PAUSE: Duration = Duration::from_micros(200);
 
-/// Takes the events of a shard.
 pub(crate) type SendEvent<'a> = &'a mut dyn FnMut(ShardMessage);
 
 /// How long a shard that is to end may go on.

@@ -16,7 +16,6 @@ use crate::sync::lock;
 /// Kicks taken in one go; further ones are found at the next sleep.
 const BATCH: usize = 64;
 
-/// The kicks of all clients.
 #[derive(Debug)]
 pub(crate) struct Kicks {
     epoll: OwnedFd,

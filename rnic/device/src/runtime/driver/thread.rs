@@ -50,7 +50,6 @@ enum Message {
     Stop { patience: Patience },
 }
 
-/// Starts the thread.
 pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
     engine: Engine<P>,
     (kicks, beat): (Arc<Kicks>, Beat),
@@ -148,7 +147,6 @@ impl Handle {
     }
 }
 
-/// The name of a shard's thread.
 pub(in crate::runtime) fn thread_name(shard: usize) -> String {
     match shard {
         0 => "rnic-shard".to_owned(),

@@ -64,7 +64,6 @@ pub(super) fn check_new_qp<P: Port>(dp: &Datapath<P>, num: QpNum) -> Result<(), 
     }
 }
 
-/// Enters a queue pair that was checked.
 pub(super) fn enter_qp<P: Port>(dp: &mut Datapath<P>, tx: &mut Tx, qp: Qp) {
     let client = qp.client();
     tx.scheduler.queue_pair_added(client);

@@ -19,7 +19,6 @@ use crate::shard::ctl::control::unknown;
 use crate::shard::datapath::Datapath;
 use crate::shard::tx::Tx;
 
-/// A request on its way.
 #[derive(Debug)]
 pub struct MovedRequest {
     request: ConnRequestId,

@@ -43,7 +43,6 @@ pub(super) fn depths(mpa: &MpaOptions) -> ReadDepths {
     }
 }
 
-/// What was agreed, for the application.
 pub(super) fn agreed(negotiated: &Negotiated) -> MpaOptions {
     MpaOptions {
         revision: negotiated.revision.number(),

@@ -30,9 +30,7 @@ pub(super) struct Predicted {
 /// What a parsed packet carries.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    /// TCP's.
     Segment(Head, RxSegment),
-    /// SCTP's.
     Packet(Received, Packet),
 }
 

@@ -38,7 +38,6 @@ impl DeferredRx {
         self.since = now;
     }
 
-    /// Its frame is freed with it.
     #[inline]
     pub(super) fn keep(&mut self, frame: Option<Frame>) {
         self.frame = frame;
@@ -49,7 +48,6 @@ impl DeferredRx {
         self.ack.as_ref()
     }
 
-    /// Whether there is any.
     pub fn is_waiting(&self) -> bool {
         self.ack.is_some()
     }

@@ -17,7 +17,6 @@ use userspace_tcp::{CoalescedInfo, ConnId, FlowHint, NewRange, SeqNum, TcpHeader
 
 use super::classify::only_continues;
 
-/// A received segment.
 #[derive(Debug)]
 pub(super) struct RxSegment {
     /// One frame or several.

@@ -12,7 +12,6 @@ use crate::shard::sctp::{Arrival, Held, Sctp, ends};
 use crate::shard::tx::return_paths::ReturnPath;
 
 impl<P: Port> RxContext<'_, P> {
-    /// Receives a packet with SCTP.
     #[inline(never)]
     pub(super) fn receive_packet(&mut self, packet: Packet, received: &Received) {
         let Self {

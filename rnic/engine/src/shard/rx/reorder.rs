@@ -25,7 +25,6 @@ pub(super) struct Parking {
 
 /// Why a frame was not kept.
 enum NotHeld {
-    /// Its connection is gone.
     Gone,
     /// A peer sends more than a start-up has.
     StartupOverrun,

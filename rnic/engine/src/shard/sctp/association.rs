@@ -42,7 +42,6 @@ pub struct Association {
 /// What is on a pair of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing was.
     Unused,
     /// Nothing: both sides have ended all that was.
     Free,
@@ -76,7 +75,6 @@ impl Association {
         place.copied().unwrap_or(Place::Unused)
     }
 
-    /// All sessions on it.
     pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
         let on = self.on.iter().filter_map(|place| match place {
             Place::Session(id) => Some(*id),

@@ -26,7 +26,6 @@ pub struct SessionPosting<'a> {
     umem: &'a Umem,
     now: Instant,
     send_capacity: SendCapacity,
-    /// Its share of the chunks.
     chunks: usize,
 }
 

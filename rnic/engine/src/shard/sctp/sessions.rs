@@ -13,7 +13,6 @@ use super::association::{Association, Place};
 use super::session::StreamSession;
 use crate::shard::config::ShardLimits;
 
-/// The sessions and associations.
 #[derive(Debug)]
 pub struct Sessions {
     slots: Vec<Slot>,
@@ -78,7 +77,6 @@ impl Sessions {
         id.index >= self.first
     }
 
-    /// The name of an association.
     #[inline]
     pub fn carrier(&self, assoc: AssocId) -> ConnId {
         ConnId {
@@ -94,14 +92,12 @@ impl Sessions {
         (behind % 2 == 1).then_some(behind / 2)
     }
 
-    /// The session with this name.
     #[inline]
     pub fn get(&self, id: ConnId) -> Option<&StreamSession> {
         let session = self.slots.get(self.place(id)?)?.session.as_deref();
         session.filter(|session| session.id == id)
     }
 
-    /// The session with this name.
     #[inline]
     pub fn get_mut(&mut self, id: ConnId) -> Option<&mut StreamSession> {
         let place = self.place(id)?;
@@ -152,12 +148,10 @@ impl Sessions {
         self.associations.iter().flatten().map(Box::as_ref)
     }
 
-    /// How many associations there are.
     pub fn associated(&self) -> usize {
         self.associated
     }
 
-    /// How many sessions there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -366,7 +360,6 @@ impl Sessions {
         }
     }
 
-    /// The sessions on an association.
     pub fn on(&self, assoc: AssocId) -> Vec<ConnId> {
         let association = self.association(assoc);
         association.map_or_else(Vec::new, |it| it.sessions().collect())

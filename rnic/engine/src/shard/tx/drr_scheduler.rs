@@ -35,11 +35,9 @@ pub(in crate::shard) struct DrrScheduler {
     active: VecDeque<ClientId>,
     /// By connection: who holds how many frames with it.
     held: Box<[(ClientId, usize)]>,
-    /// Accounts that are in use.
     in_use: usize,
 }
 
-/// One client's.
 #[derive(Debug, Default)]
 struct Account {
     /// Connections whose queue pair may have something to send; each at most once.
@@ -47,7 +45,6 @@ struct Account {
     queue_pairs: usize,
     /// It is among the active ones.
     active: bool,
-    /// Its turn has begun.
     begun: bool,
     /// Bytes that it may still send in its turn; below 0 what it sent beyond.
     credit: i64,
@@ -152,7 +149,6 @@ impl DrrScheduler {
         }
     }
 
-    /// The client whose turn it is.
     pub fn next_client(&mut self) -> Option<ClientId> {
         let client = *self.active.front()?;
         if let Some(account) = self.accounts.get_mut(client.0)

@@ -10,7 +10,6 @@ use crate::counters::ShardCounters;
 use crate::shard::loopback::{LOOPBACK, Loopback};
 use crate::shard::tx::return_paths::ReturnPaths;
 
-/// What the link has of ours.
 #[derive(Debug)]
 pub(in crate::shard) struct Link {
     /// By frame: whose payload it is, and that is all when it is nobody's.
@@ -69,7 +68,6 @@ impl Link {
         }
     }
 
-    /// There is one port more.
     pub fn port_added(&mut self) {
         self.exits.push(Exit::of(self.exits.len()));
     }

@@ -86,7 +86,6 @@ struct Member {
 enum Stage {
     /// It doesn't wait.
     Free,
-    /// For the window.
     Waiting,
     /// It may go on, before those that come now.
     Unblocked,

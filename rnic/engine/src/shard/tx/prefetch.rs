@@ -66,7 +66,6 @@ impl Tx {
 }
 
 impl<P: Port> Datapath<P> {
-    /// What there is of a queue pair.
     pub(super) fn fetch_qp(&self, qp: QpNum) {
         fetch(self.qps.get(qp.0).map(Box::as_ref));
     }

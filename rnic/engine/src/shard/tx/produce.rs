@@ -32,7 +32,6 @@ const FPDUS_CALLED: usize = 64;
 /// than that.
 const FETCHED_AHEAD: usize = 4;
 
-/// What one poll produces.
 struct Produced {
     /// Segments that the link still takes.
     room: usize,

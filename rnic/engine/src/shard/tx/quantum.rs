@@ -40,7 +40,6 @@ pub(in crate::shard) struct TxQuantum {
 pub(in crate::shard) enum StopReason {
     /// Nothing to send, or no room: an acknowledgment or a doorbell makes it ready again.
     Done,
-    /// It has more, and room for more.
     More,
     /// So it has, but its client has had its share.
     DrrScheduler,

@@ -43,7 +43,6 @@ pub struct Grants {
     valid: [bool; REGIONS],
     /// Still registered.
     there: [bool; REGIONS],
-    /// What must be there.
     settled: Vec<u8>,
     /// What may change, and for which work; 0 for an STag's own right.
     open: Vec<(u64, Range<usize>)>,

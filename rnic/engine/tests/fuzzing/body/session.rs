@@ -24,7 +24,6 @@ const ENHANCED: u8 = 16;
 /// RFC 6581 section 7; the function code of the Accept is the next one, as without the enhanced form.
 const ENHANCED_INITIATE: u16 = 5;
 const PEER: &str = "198.18.0.9:5000";
-/// The node's.
 const PATH: Path = Path {
     src_mac: [2, 0, 0, 0, 0, 0],
     dst_mac: [2, 0, 0, 0, 0, 9],

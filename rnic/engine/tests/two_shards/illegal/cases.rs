@@ -59,7 +59,6 @@ pub struct Case {
     pub reads: bool,
 }
 
-/// A tagged segment.
 pub fn tagged(ddp: u8, rdmap: u8, stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![ddp, rdmap];
     out.extend(stag.to_be_bytes());
@@ -68,7 +67,6 @@ pub fn tagged(ddp: u8, rdmap: u8, stag: u32, to: u64, payload: &[u8]) -> Vec<u8>
     out
 }
 
-/// An untagged segment.
 pub fn untagged(ddp: u8, rdmap: u8, place: [u32; 3], payload: &[u8]) -> Vec<u8> {
     invalidating(ddp, rdmap, 0, place, payload)
 }
@@ -82,7 +80,6 @@ fn invalidating(ddp: u8, rdmap: u8, word: u32, place: [u32; 3], payload: &[u8]) 
     out
 }
 
-/// A Read Request header: sink, size, source.
 pub fn read_header(sink: (u32, u64), size: u32, source: (u32, u64)) -> Vec<u8> {
     let mut out = sink.0.to_be_bytes().to_vec();
     out.extend(sink.1.to_be_bytes());

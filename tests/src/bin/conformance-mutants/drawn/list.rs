@@ -37,7 +37,6 @@ impl Entry {
         })
     }
 
-    /// Whether it is this mutant.
     pub fn is(&self, mutant: &Drawn) -> bool {
         self.file == mutant.file
             && self.time == mutant.time
@@ -52,7 +51,6 @@ impl fmt::Display for Entry {
     }
 }
 
-/// All of an area.
 pub struct List(Vec<Entry>);
 
 impl List {

@@ -14,7 +14,6 @@ use nix::unistd::Pid;
 /// Seeds of each random test: fewer than by default.
 const SEEDS: &str = "40";
 
-/// A binary that is built.
 #[derive(Clone, Debug)]
 pub struct Binary {
     pub path: PathBuf,

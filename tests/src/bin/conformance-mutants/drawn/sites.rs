@@ -18,7 +18,6 @@ pub struct Site {
     pub changed: String,
     /// Whether it is a whole statement: else it is an expression.
     pub is_statement: bool,
-    /// What is said of it.
     pub change: String,
 }
 

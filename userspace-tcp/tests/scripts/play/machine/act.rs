@@ -10,7 +10,6 @@ use super::peer::{self, Peer};
 use super::{Machine, Sent, Wrong, suffix, tuple};
 
 impl<H: Host> Machine<'_, H> {
-    /// A segment arrives.
     pub(super) fn inject(&mut self, number: u16, line: &SegmentLine) -> Result<(), Wrong> {
         let settings = &self.script.settings;
         let ends = tuple(settings, number);

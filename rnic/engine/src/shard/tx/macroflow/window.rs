@@ -37,7 +37,6 @@ pub(super) struct Window {
     in_flight: usize,
     /// Segments to be acknowledged until this round is over.
     left: usize,
-    /// Of this round.
     lost: usize,
     /// It was used up in this round.
     full: bool,
