@@ -143,9 +143,13 @@ impl Path {
         self.congestion = Congestion::new(pmdcs(self.packet_max()), self.remote.is_ipv6());
     }
 
-    /// Packets have another size from now on.
-    pub(crate) const fn resized(&mut self) {
-        self.congestion.set_pmdcs(pmdcs(self.packet_max()));
+    /// Packets have another size from now on. Before any data the congestion window's first size follows from it
+    /// (section 7.2.1).
+    pub(crate) fn resized(&mut self) {
+        match self.busy {
+            None => self.moved(),
+            Some(_) => self.congestion.set_pmdcs(pmdcs(self.packet_max())),
+        }
     }
 
     /// Somebody else has the address. The path keeps its place, because chunks know their paths by it.

@@ -135,6 +135,21 @@ fn a_peer_that_has_restarted_begins_anew() {
     assert_eq!(script.shown, b"m");
 }
 
+/// RFC9260-5.2.4-5, RFC9260-7.2.1-1: the paths of an association that begins anew are those that it had, and so are the
+/// packets that they take.
+#[test]
+fn after_a_restart_the_first_window_is_of_packets_that_the_path_takes() {
+    let (mut script, id) = Script::established(Config::default());
+    script.stack.limit_mtu(script.now, id, 576);
+    script.event();
+    let (tag, cookie) = ask(&mut script, OTHER_TAG);
+    script.tag = tag;
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
+    assert!(matches!(script.event(), Event::Restarted(_)));
+    let after = script.info(id);
+    assert_eq!((after.mtu, after.cwnd), (576, 4 * (576 - 20 - 12)));
+}
+
 /// A tie tag of another association is none of ours.
 #[test]
 fn a_cookie_without_the_associations_tie_tags_restarts_nothing() {

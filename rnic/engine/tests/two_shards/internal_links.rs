@@ -16,7 +16,7 @@ use userspace_net::{Ecn, FourTuple, Instant};
 use userspace_tcp::{Flags, IcmpError, Segment, SeqNum, TcpHeader};
 
 use crate::hostile::Tape;
-use crate::side::{Rings, Side, SideConfig, pattern};
+use crate::side::{CLIENT, Rings, Side, SideConfig, pattern};
 
 const PATIENCE: Duration = Duration::from_secs(600);
 const FRAMES: u32 = 1024;
@@ -121,6 +121,17 @@ impl Host {
         let addresses = ["198.18.0.1:7174", "198.18.1.1:7174"];
         let config = SideConfig::default().shard;
         Self::new(addresses, [ChunkSize::Bytes2048; 2], &config)
+    }
+
+    /// The second interface is another shard's from now on, which knows of nothing.
+    fn open_second_again(&mut self) {
+        let (umem, pool) = Umem::heap(FRAMES, ChunkSize::Bytes4096);
+        let config = SideConfig::default().shard;
+        let (side, outside) = interface(2, "198.18.1.1:7174", (&umem, pool), &config);
+        self.sides[1] = side;
+        self.outside[1] = outside;
+        let ends = join(&mut self.sides, self.now);
+        assert!(ends[0].is_some() && ends[1].is_none());
     }
 
     fn settle(&mut self) {
@@ -482,7 +493,7 @@ fn allow_lists_of_peers_are_not_for_the_other_interface_of_the_host() {
     assert_eq!(host.sides[1].counter("peers_refused_interface"), 0);
 }
 
-/// The second interface is opened again: by a shard that knows of nothing.
+/// The second interface is opened again.
 #[test]
 fn another_link_takes_the_place_of_one_whose_other_end_is_gone() {
     let mut host = Host::v4();
@@ -498,13 +509,7 @@ fn another_link_takes_the_place_of_one_whose_other_end_is_gone() {
     let transmitted = |host: &Host| host.sides[0].shard.ports()[1].statistics().transmitted;
     let before = transmitted(&host);
 
-    let (umem, pool) = Umem::heap(FRAMES, ChunkSize::Bytes4096);
-    let config = SideConfig::default().shard;
-    let (side, outside) = interface(2, "198.18.1.1:7174", (&umem, pool), &config);
-    host.sides[1] = side;
-    host.outside[1] = outside;
-    let ends = join(&mut host.sides, host.now);
-    assert!(ends[0].is_some() && ends[1].is_none());
+    host.open_second_again();
     // Nothing came by the new link yet.
     host.sides[0].collect();
     let reason = host.sides[0].disconnected(active);
@@ -519,6 +524,23 @@ fn another_link_takes_the_place_of_one_whose_other_end_is_gone() {
     assert!(transmitted(&host) > before, "its counts go on");
     host.end(qps);
     host.assert_nothing_is_left();
+}
+
+/// As above, when no poll has come since the last frame was sent.
+#[test]
+fn frames_that_a_replaced_link_has_sent_are_taken_back_first() {
+    let mut host = Host::v4();
+    let (active, _) = host.connect();
+    // What is under way has others wait for the next poll.
+    host.run_until(Duration::from_secs(1), |_| false);
+    let (now, stag) = (host.now, host.sides[1].stag);
+    host.sides[0].push_work(active, WrOpcode::Write, 1, 0, (stag, 0), 64);
+    let shard = &mut host.sides[0].shard;
+    assert!(shard.transmit_posted(CLIENT, active, || now));
+    host.open_second_again();
+    host.run_until(PATIENCE, |_| false);
+    let levels = host.sides[0].shard.levels();
+    assert_eq!(levels.frames_free, host.sides[0].frames, "{levels:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use userspace_net::Instant;
 
 use crate::siblings::{Astray, LEN};
 use crate::side::{CLIENT, LISTENER};
+use crate::world::World;
 
 /// The number, among its siblings, of the shard to which requests are moved.
 const TO: u8 = 0;
@@ -233,6 +234,29 @@ fn fill_connections(it: &mut Astray) {
         }
     }
     panic!("there are more connections than queue pairs");
+}
+
+/// No more requests wait than the backlog says, wherever they came.
+#[test]
+fn a_moved_request_takes_a_place_where_it_comes_to_until_it_is_answered() {
+    let (mut it, _, request) = requested(Transport::Tcp);
+    let (now, listener) = (it.world.now, LISTENER);
+    let unlisten = Command::Unlisten { listener };
+    it.world.b.shard.execute(unlisten, now).unwrap();
+    it.world.b.listen(1, now);
+    let moved = take(&mut it, request).unwrap();
+    put(&mut it, moved).unwrap();
+    // From here on what the peer sends comes to the shard that has the request.
+    let asks = |it: &mut Astray| {
+        it.world.start_connect(MpaOptions::default(), b"second");
+        let soon = Duration::from_millis(100);
+        let comes = |world: &mut World| world.b.take_request().is_some();
+        it.world.run_until(soon, comes)
+    };
+    assert!(!asks(&mut it));
+    assert!(counter(&mut it, "backlog_full") > 0);
+    accept(&mut it, request);
+    assert!(asks(&mut it));
 }
 
 /// Its reset is lost, and what the peer sends is of no connection in the shard that it comes to.

@@ -37,8 +37,7 @@ impl Ctl {
                 "the interface of the peer's address was closed: connect again".to_owned();
             self.abort(dp, tx, id, DisconnectReason::Reset, Some(message));
         }
-        // An internal link is done with a frame once it is flushed.
-        tx.flush(dp);
+        // An internal link is done with a frame once it is flushed, as all are by now.
         tx.take_completed(dp);
         if let Some(port) = dp.ports[place].internal() {
             port.exchange(&mut end);
