@@ -1,17 +1,21 @@
 //! Objects of one kind, by number.
 //!
-//! A number says nothing of its object. The number that was free for the longest time is given
-//! out next, so that a message about an object that is gone rarely meets a new one. 0 is never
-//! given out.
+//! A number says nothing of its object. One that was freed rests until [`RESTING`] others were freed too or no fresh
+//! one is left, so that a message about an object that is gone rarely meets a new one. So a table is no longer than the
+//! most objects that there were at a time, and those. 0 is never given out.
 
 use std::collections::VecDeque;
 
 use rnic_ipc::id::ClientId;
 
+/// So many freed numbers are kept back while there are fresh ones.
+const RESTING: usize = 1024;
+
 /// A bounded table of objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<Option<Slot<T>>>,
+    /// The one that was freed first is the first.
     free: VecDeque<u32>,
     capacity: u32,
 }
@@ -48,7 +52,7 @@ impl<T> Table<T> {
     /// The number that [`Table::insert`] would take, or `None` when the table is full.
     fn next(&self) -> Option<u32> {
         let grown = u32::try_from(self.slots.len()).ok()?;
-        if grown < self.capacity {
+        if grown < self.capacity && self.free.len() < RESTING {
             grown.checked_add(1)
         } else {
             self.free.front().copied()

@@ -41,6 +41,21 @@ fn a_freed_number_rests_while_fresh_ones_are_left() {
 }
 
 #[test]
+fn objects_that_come_and_go_leave_a_table_as_long_as_the_numbers_that_rest() {
+    let mut table = Table::new(u32::MAX);
+    let stays = table.insert(ALICE, Phase::Live, ()).unwrap();
+    let mut last = stays;
+    for _ in 0..10 * RESTING {
+        let id = table.insert(BOB, Phase::Live, ()).unwrap();
+        assert_ne!(id, last);
+        table.remove(id);
+        last = id;
+    }
+    assert_eq!(table.slots.len(), 1 + RESTING);
+    assert!(table.live(ALICE, stays).is_some());
+}
+
+#[test]
 fn another_owner_or_phase_is_as_good_as_nothing() {
     let mut table = Table::new(2);
     let id = table.insert(ALICE, Phase::Coming, ()).unwrap();
