@@ -10,7 +10,7 @@ use userspace_tcp::{
 
 use crate::host::{Host, Leaving, SECRET, Taken};
 use crate::look::Seen;
-use crate::syntax::Settings;
+use crate::syntax::Script;
 use crate::wire::Wire;
 
 pub struct Alone(Stack<u32>);
@@ -22,8 +22,8 @@ impl Host for Alone {
 
     const TELLS: bool = true;
 
-    fn new(settings: &Settings, start: Instant) -> Self {
-        Self(Stack::new(settings.stack.clone(), SECRET, start))
+    fn new(script: &Script, start: Instant) -> Self {
+        Self(Stack::new(script.settings.stack.clone(), SECRET, start))
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {

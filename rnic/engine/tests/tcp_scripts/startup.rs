@@ -26,6 +26,8 @@ pub enum Stage {
     PerhapsEstablished,
     /// The harness has sent its Request.
     Requested,
+    /// The harness has sent its Reply, and waits for an FPDU before it sends its own.
+    Replied,
     /// FPDUs go both ways.
     Done,
 }
@@ -143,6 +145,13 @@ impl Flow {
             self.stage = Stage::Requested;
             return self.only_header(wire);
         }
+        if self.stage == Stage::Replied {
+            self.ours += wire.len;
+            if wire.len > 0 {
+                self.stage = Stage::Done;
+            }
+            return None;
+        }
         if self.stage == Stage::Requested && payload.starts_with(&REPLY[..16]) {
             self.ours = wire.len;
             return None;
@@ -198,11 +207,13 @@ impl Flow {
         }
     }
 
-    /// The segment that the shard's Request came with, without it.
+    /// The segment that the shard's Request came with, without it: the ACK of the peer's SYN, or of one more of them where
+    /// both ends open.
     fn only_header(&mut self, mut wire: Wire) -> Option<Wire> {
         (wire.len, wire.ecn) = (0, Ecn::NotEct);
         wire.flags &= !PSH;
-        (!std::mem::replace(&mut self.opened, true)).then_some(wire)
+        let answers_syn = self.last.as_ref().is_some_and(Wire::syn);
+        (!std::mem::replace(&mut self.opened, true) || answers_syn).then_some(wire)
     }
 
     /// The harness's next segment, with these bytes of start-up.

@@ -5,20 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rnic_engine::command::{Command, CommandError};
-use rnic_ipc::control::MpaOptions;
+use rnic_ipc::control::{MpaOptions, ReceiveWait};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::WrOpcode;
 use rnic_net::{IcmpReport, Path, Quoted};
 use rnic_proto::Stag;
 use userspace_net::{Ecn, Endpoint, FourTuple, Instant};
-use userspace_tcp::{Event, IcmpError, KeepAlive, Payload, Received, SeqNum};
+use userspace_tcp::{Config, Event, IcmpError, KeepAlive, Payload, Received, SeqNum};
 
 use crate::frame;
 use crate::host::{Host, Leaving, SECRET, Taken};
 use crate::look::Seen;
 use crate::side::{LISTENER, Side, SideConfig};
 use crate::startup::{FIN, Flow, REPLY, REQUEST, Stage};
-use crate::syntax::Settings;
+use crate::syntax::{Action, Call, Script};
 use crate::wire::{SYN, Wire};
 
 /// An FPDU with an RDMA Write of nothing: what the peer's stream is made of (RFC 5044 section 4, RFC 5041 section 4.1,
@@ -38,12 +38,26 @@ const OCCUPANT: u16 = 39_999;
 /// Bytes of an FPDU with a Write around those that are written.
 const WRITE_OVERHEAD: usize = 20;
 
+/// An FPDU with a Send of nothing, for which no receive is posted: it waits, and the stream with it.
+const SEND: [u8; 24] = {
+    let mut fpdu = [0; 24];
+    (fpdu[1], fpdu[2], fpdu[3]) = (18, 0x41, 0x43);
+    // Its MSN.
+    fpdu[15] = 1;
+    fpdu
+};
+
 /// `MEASURED`: a start-up takes as long as the script's handshake, by the shard's clock; else no time.
-pub struct Through<const MEASURED: bool> {
+///
+/// `HELD`: a Send that waits for its receive ends the start-up, so that the peer's FIN waits too, in CLOSE-WAIT. `close`
+/// posts the receive: for scripts in which the peer closes first.
+pub struct Through<const MEASURED: bool, const HELD: bool> {
     side: Side,
     /// How far the shard's clock is ahead of the script's.
     ahead: Duration,
     initial_rto: Duration,
+    keepalive: Option<KeepAlive>,
+    user_timeout: Duration,
     mtu: u32,
     /// By the peer's port.
     flows: HashMap<u16, Flow>,
@@ -54,7 +68,7 @@ pub struct Through<const MEASURED: bool> {
     reader: frame::Reader,
 }
 
-impl<const MEASURED: bool> Through<MEASURED> {
+impl<const MEASURED: bool, const HELD: bool> Through<MEASURED, HELD> {
     /// What the shard's clock shows.
     fn at(&self, now: Instant) -> Instant {
         now + self.ahead
@@ -140,15 +154,23 @@ impl<const MEASURED: bool> Through<MEASURED> {
             }
         }
         let requested = before == Stage::Opening && flow.stage == Stage::Requested;
-        let says: &[u8] = match (requested, replied) {
-            (true, _) => REPLY,
-            (_, true) => &fpdu(),
+        let written = before == Stage::Replied && flow.stage == Stage::Done;
+        let (says, then): (&[u8], _) = match (requested, replied) {
+            (true, _) if HELD => (REPLY, Stage::Replied),
+            (true, _) => (REPLY, Stage::Done),
+            (_, true) if HELD => (&[&whole(FPDU)[..], &whole(SEND)].concat(), Stage::Done),
+            (_, true) => (&whole(FPDU), Stage::Done),
+            _ if written => (&whole(SEND), Stage::Done),
             _ => return,
         };
         if let (true, Some(syn_at)) = (MEASURED, flow.syn_at) {
             self.ahead += now.saturating_duration_since(syn_at);
         }
-        self.says(ends, says, Stage::Done);
+        self.says(ends, says, then);
+        if then == Stage::Replied {
+            // A responder sends no FPDU before it has had one (RFC 5044 section 7.1.2).
+            let _ = self.send(now, port, 0, WRITE_OVERHEAD as u32);
+        }
     }
 
     /// Begins start-ups of which the script has sent the last segment before them.
@@ -210,17 +232,19 @@ impl<const MEASURED: bool> Through<MEASURED> {
     }
 }
 
-impl<const MEASURED: bool> Host for Through<MEASURED> {
+impl<const MEASURED: bool, const HELD: bool> Host for Through<MEASURED, HELD> {
     type Conn = u16;
 
     const TELLS: bool = false;
 
-    fn new(settings: &Settings, _start: Instant) -> Self {
+    fn new(script: &Script, _start: Instant) -> Self {
+        let settings = &script.settings;
         let headers = if settings.ipv6 { 60 } else { 40 };
         let mtu = u32::from(settings.stack.mss) + headers;
         let mut config = SideConfig::of_mtu(mtu);
         let shard = &mut config.shard;
-        shard.tcp = settings.stack.clone();
+        shard.tcp = tcp(script);
+        let (keepalive, user_timeout) = (shard.tcp.keepalive, shard.tcp.user_timeout);
         (shard.secret, shard.common_secret) = (SECRET, SECRET);
         shard.limits.connections = settings.stack.connections.min(64);
         // What MPA's start-up and its end wait for is not TCP's.
@@ -228,10 +252,14 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
         (shard.startup_timeout, shard.first_byte_timeout) = (long, long);
         (shard.answer_timeout, shard.close_timeout) = (long, long);
         let local = crate::machine::local(settings.ipv6);
+        let mut side = Side::new(1, SocketAddr::new(local.addr, local.port), config);
+        side.receive_wait = HELD.then_some(ReceiveWait::Forever);
         Self {
             ahead: Duration::ZERO,
             initial_rto: settings.stack.initial_rto,
-            side: Side::new(1, SocketAddr::new(local.addr, local.port), config),
+            keepalive,
+            user_timeout,
+            side,
             mtu,
             flows: HashMap::new(),
             qps: HashMap::new(),
@@ -259,7 +287,7 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
         let stream = flow.offset(wire);
         let shifted = flow.inward(wire, ahead);
         let stream = stream..stream + wire.len as usize;
-        let fpdu = fpdu();
+        let fpdu = whole(FPDU);
         let payload: Vec<u8> = stream.map(|at| fpdu[at % fpdu.len()]).collect();
         self.puts(ends, &shifted, &payload);
         Some(Taken {
@@ -354,6 +382,11 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
             self.leaving.push_back(fin);
             return true;
         }
+        if HELD {
+            let qp = self.qps.get(&port);
+            qp.inspect(|qp| self.side.post_recv(**qp, 2, 0, 0));
+            return qp.is_some();
+        }
         self.disconnect(now, port, false)
     }
 
@@ -363,13 +396,13 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
 
     fn consumed(&mut self, _conn: u16, _to: u64) {}
 
-    /// Not of a connection that is there.
-    fn set_keepalive(&mut self, _now: Instant, _conn: u16, _wanted: Option<KeepAlive>) -> bool {
-        false
+    /// Not of a connection that is there: what [`tcp`] has set holds for it, or nothing does.
+    fn set_keepalive(&mut self, _now: Instant, _conn: u16, wanted: Option<KeepAlive>) -> bool {
+        self.keepalive == wanted
     }
 
-    fn set_user_timeout(&mut self, _now: Instant, _conn: u16, _timeout: Duration) -> bool {
-        false
+    fn set_user_timeout(&mut self, _now: Instant, _conn: u16, timeout: Duration) -> bool {
+        self.user_timeout == timeout
     }
 
     fn icmp(&mut self, now: Instant, ends: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
@@ -400,7 +433,7 @@ impl<const MEASURED: bool> Host for Through<MEASURED> {
     }
 }
 
-impl<const MEASURED: bool> Through<MEASURED> {
+impl<const MEASURED: bool, const HELD: bool> Through<MEASURED, HELD> {
     fn disconnect(&mut self, now: Instant, port: u16, abort: bool) -> bool {
         if let Some(&qp) = self.qps.get(&port) {
             let command = Command::Disconnect { qp, abort };
@@ -411,6 +444,29 @@ impl<const MEASURED: bool> Through<MEASURED> {
     }
 }
 
+/// The shard's settings. It has keepalive and user timeout for all connections to come: where a script's `config` says
+/// nothing of them, they are what its first call for a connection says.
+fn tcp(script: &Script) -> Config {
+    let (mut tcp, default) = (script.settings.stack.clone(), Config::default());
+    let calls = script.steps.iter().filter_map(|step| match &step.action {
+        Action::Call(call) => Some(call),
+        _ => None,
+    });
+    for call in calls {
+        if let Call::Keepalive(wanted) = call
+            && tcp.keepalive == default.keepalive
+        {
+            tcp.keepalive = *wanted;
+        }
+        if let Call::UserTimeout(timeout) = call
+            && tcp.user_timeout == default.user_timeout
+        {
+            tcp.user_timeout = *timeout;
+        }
+    }
+    tcp
+}
+
 fn mpa() -> MpaOptions {
     MpaOptions {
         revision: 1,
@@ -418,10 +474,10 @@ fn mpa() -> MpaOptions {
     }
 }
 
-fn fpdu() -> [u8; 20] {
-    let mut fpdu = FPDU;
-    let crc = rnic_crc::append(0, &fpdu[..16]);
-    fpdu[16..].copy_from_slice(&crc.to_le_bytes());
+/// An FPDU with its CRC.
+fn whole<const LEN: usize>(mut fpdu: [u8; LEN]) -> [u8; LEN] {
+    let (covered, last) = fpdu.split_at_mut(LEN - 4);
+    last.copy_from_slice(&rnic_crc::append(0, covered).to_le_bytes());
     fpdu
 }
 

@@ -8,7 +8,7 @@ use userspace_net::{Endpoint, FourTuple, Instant};
 use userspace_tcp::{Event, IcmpError, KeepAlive, Payload, Received, SeqNum};
 
 use crate::look::Seen;
-use crate::syntax::Settings;
+use crate::syntax::Script;
 use crate::wire::Wire;
 
 /// Key of initial sequence numbers: scripts are repeatable.
@@ -22,7 +22,7 @@ pub trait Host: Sized {
     /// against the script, and lines about the rest are passed over.
     const TELLS: bool;
 
-    fn new(settings: &Settings, start: Instant) -> Self;
+    fn new(script: &Script, start: Instant) -> Self;
 
     fn next_deadline(&mut self) -> Option<Instant>;
 

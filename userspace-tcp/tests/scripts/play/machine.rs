@@ -123,7 +123,7 @@ impl<'a, H: Host> Machine<'a, H> {
         let start = start(&script.settings);
         Self {
             script,
-            host: H::new(&script.settings, start),
+            host: H::new(script, start),
             start,
             now: start,
             reference: start,
