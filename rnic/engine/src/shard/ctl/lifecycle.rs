@@ -102,7 +102,7 @@ impl Ctl {
         let transport = dp.transport(id);
         let listener = self.listening.get(&(transport, local.into())).copied();
         let (Some(listener), Some(conn)) = (listener, dp.conns.get(id)) else {
-            return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
+            return self.turn_away(dp, tx, id);
         };
         let peer = dp.peer_host(conn);
         let client = self.listeners.get(&listener.0).map(|entry| entry.client);
@@ -113,7 +113,7 @@ impl Ctl {
         }
         if client.is_some_and(|client| self.stag_scan_limit.pauses((peer, client), dp.now)) {
             dp.counters.stag_scan_limit += 1;
-            return self.abort(dp, tx, id, DisconnectReason::Aborted, None);
+            return self.turn_away(dp, tx, id);
         }
         self.keep_places(dp, tx, transport);
         if dp.conns.get(id).is_none() {
@@ -123,11 +123,7 @@ impl Ctl {
         let network = Network::of(peer);
         if !self.make_place(dp, tx, listener, network) {
             dp.counters.backlog_full += 1;
-            return match transport {
-                Transport::Tcp => self.abort(dp, tx, id, DisconnectReason::Aborted, None),
-                // When its Initiate comes, by a Terminate (RFC 5043 section 6.4).
-                Transport::Sctp => self.let_go(dp, tx, id, Ok(())),
-            };
+            return self.turn_away(dp, tx, id);
         }
         if let Some(entry) = self.listeners.get_mut(&listener.0) {
             entry.backlog.enter(id, network);
@@ -152,6 +148,15 @@ impl Ctl {
         };
         self.set_deadline(dp, id, first);
         self.deliver_startup(dp, tx, id);
+    }
+
+    /// No program takes it: TCP resets it. Of a session the peer hears by a Terminate, which answers its Initiate
+    /// (RFC 5043 section 6.4): it would wait for that, as its association goes on for others.
+    fn turn_away<P: Port>(&mut self, dp: &mut Datapath<P>, tx: &mut Tx, id: ConnId) {
+        match dp.transport(id) {
+            Transport::Tcp => self.abort(dp, tx, id, DisconnectReason::Aborted, None),
+            Transport::Sctp => self.let_go(dp, tx, id, Ok(())),
+        }
     }
 
     /// Only the peer has this connection now.

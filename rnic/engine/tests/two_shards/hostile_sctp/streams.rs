@@ -12,7 +12,7 @@ use crate::sctp_peer::{
     ACCEPT, CONTROL, Heard, INITIATE, REJECT, SEGMENT, TERMINATE as END, control, segment,
 };
 use crate::sctp_raw::{HOSTILE, OTHER, SctpDuel};
-use crate::side::{BASE, SideConfig};
+use crate::side::{BASE, LISTENER, SideConfig};
 
 /// Where the hostile peer writes what it may.
 const OPEN: (usize, usize) = (0x20_0000, 0x1000);
@@ -76,6 +76,25 @@ fn what_begins_no_session_on_another_stream_is_dropped_and_ends_nothing() {
         assert_session_goes_on(&mut scene, name);
         scene.assert_innocent_unharmed(name, &[OPEN]);
     }
+}
+
+/// RFC 5043 section 6.4: an Initiate to a port where no program listens any more is answered by a Terminate, on an
+/// association that others use. The peer does not wait for its own time limit.
+#[test]
+fn sessions_are_refused_once_the_listener_is_gone() {
+    let mut scene = Scene::new();
+    let (unlisten, now) = (Command::Unlisten { listener: LISTENER }, scene.duel.now);
+    scene.duel.side.shard.execute(unlisten, now).unwrap();
+    scene.duel.peers[HOSTILE].data.clear();
+    for stream in [1, 7] {
+        send_on(&mut scene, stream, CONTROL, &control(0, INITIATE, b""));
+    }
+    let told = (CONTROL, control(0, END, b""));
+    assert_eq!(scene.duel.peers[HOSTILE].data, [told.clone(), told]);
+    assert_eq!(requests(&mut scene), 0);
+    assert_session_goes_on(&mut scene, "no listener");
+    scene.duel.side.listen(4, scene.duel.now);
+    scene.assert_innocent_unharmed("no listener", &[OPEN]);
 }
 
 /// Of sessions that it asks for on all streams as many wait as the listener's backlog takes, and it is told that there
