@@ -125,7 +125,7 @@ impl Times {
     }
 }
 
-/// The key of the program's hash: random, and never told.
+/// The key of the program's hash: random, and never revealed.
 pub(crate) type HashKey = [u64; KEY_WORDS];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

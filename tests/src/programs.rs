@@ -146,7 +146,7 @@ impl Programs {
     }
 
     /// The same for perftest, whose server listens a second time for what it measures, and does not tell
-    /// its client when. A client that comes there too early is rejected, by any RDMA adapter, and both begin anew.
+    /// its client when. A client that comes there too early is rejected, by any RDMA adapter, and both start over.
     #[track_caller]
     pub fn run_perftest(&self, line: &str) -> Both {
         for _ in 0..PERFTEST_ATTEMPTS {
@@ -167,7 +167,7 @@ impl Programs {
     }
 
     /// Measurements of a second each by one qperf server. It forks for each, and tells the port before it listens
-    /// there: a client that is quicker is rejected, and begins anew.
+    /// there: a client that is quicker is rejected, and starts over.
     #[track_caller]
     pub fn run_qperf(&self, measurements: &[&str]) {
         let mut server = self.on_b("qperf").spawn();

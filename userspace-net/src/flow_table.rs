@@ -5,7 +5,7 @@
 //! removal leaves nothing behind: no churn ever makes lookups slower. The table never grows: it is
 //! made for all connections that there may be. A bucket's eleven bytes for each of them are cheap, and
 //! moving to a larger table would be a pause in the middle of traffic. The hash must be
-//! keyed (SipHash): whoever could choose colliding flows could make every lookup long.
+//! keyed (SipHash): a peer that could choose colliding flows could make every lookup long.
 
 #[cfg(test)]
 mod tests;

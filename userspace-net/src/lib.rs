@@ -3,7 +3,7 @@
 //!
 //! A connection here is what a stack has with a peer, by whatever name its protocol calls it. It stands in a table of
 //! a bounded size ([`slab`]) and is found by its flow ([`flow_table`], whose hash is [`keyed`]). It stands in queues
-//! ([`links`]), has one deadline ([`wheel`]), and counts for its local end ([`locals`]). How often strangers are
+//! ([`links`]), has one deadline ([`wheel`]), and counts for its local end ([`locals`]). How often unknown flows are
 //! answered has a bound ([`limit`]).
 //!
 //! What it has received out of order is a set of [`ranges`]. Queues and such sets borrow their memory from a [`pool`].

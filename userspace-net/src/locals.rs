@@ -1,6 +1,6 @@
 //! How many connections each local address and port has.
 //!
-//! A table like that of the flows, and as quick: whoever asks whether a port is still in use asks
+//! A table like that of the flows, and as quick: a caller that asks whether a port is still in use asks
 //! at the end of each connection.
 
 #[cfg(test)]

@@ -40,11 +40,11 @@ const REFLECTED: u8 = 1;
 pub enum Report {
     /// 00: nothing that follows in the packet (the chunk) is read.
     Stop,
-    /// 01: the same, and the sender is told.
+    /// 01: the same, and the sender is notified.
     StopAndReport,
     /// 10: what follows is read.
     Skip,
-    /// 11: the same, and the sender is told.
+    /// 11: the same, and the sender is notified.
     SkipAndReport,
 }
 
@@ -59,7 +59,7 @@ impl Report {
         }
     }
 
-    /// Whether the sender is told.
+    /// Whether the sender is notified.
     pub const fn is_told(self) -> bool {
         matches!(self, Self::StopAndReport | Self::SkipAndReport)
     }

@@ -74,7 +74,7 @@ pub struct Tags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Returned {
     pub state: State,
-    /// By how much it came too late. The peer is then told by an ERROR, unless there is an association with its
+    /// By how much it came too late. The peer is then notified by an ERROR, unless there is an association with its
     /// tags (section 5.1.5).
     pub late: Option<Duration>,
 }

@@ -96,7 +96,7 @@ pub enum Event {
     /// An association of [`crate::Stack::connect`] is established.
     Established(Agreed),
     /// The peer has restarted, and has lost all that it knew. Posted chunks are given back. TSNs, streams and
-    /// congestion control begin anew.
+    /// congestion control start over.
     Restarted(Agreed),
     /// The path takes packets of another size, and [`crate::Stack::message_max`] with it. What was posted and is too
     /// long now goes as IP fragments.
@@ -140,7 +140,7 @@ pub enum Failure {
     /// The shutdown was not over after five times `RTO.Max` (T5-shutdown-guard).
     #[error("the peer did not end its part of the shutdown in time")]
     ShutdownTimedOut,
-    /// The peer violated the protocol. It was told by an ABORT.
+    /// The peer violated the protocol. It was notified by an ABORT.
     #[error("the peer violated the protocol: {0}")]
     Violation(&'static str),
 }
@@ -270,7 +270,7 @@ pub struct InUse {
 /// A packet to send: its bytes are in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// Whose it is; `None`: an answer to a stranger, or the last packet of an association.
+    /// Whose it is; `None`: an answer to an unknown flow, or the last packet of an association.
     pub assoc: Option<AssocId>,
     pub ends: Ends,
     /// The UDP header that goes in front of it, if any (RFC 6951). Its checksum may be 0 with IPv4 only.

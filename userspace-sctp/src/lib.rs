@@ -19,7 +19,7 @@
 //!   sent again, until it comes back.
 //! - After [`Event::Closed`], [`Event::Aborted`], [`Event::Failed`] or [`Stack::abort`] the [`AssocId`] is dead: calls
 //!   with it do nothing and say so.
-//! - After [`Event::Restarted`] the name stays, and everything else begins anew. The packet that restarts it
+//! - After [`Event::Restarted`] the name stays, and everything else starts over. The packet that restarts it
 //!   shows no message.
 //!
 //! # Memory

@@ -138,7 +138,7 @@ impl Path {
         self.mtu.packet_max()
     }
 
-    /// Its packets go another way from now on: congestion control begins anew (section 7.2.5.2).
+    /// Its packets go another way from now on: congestion control starts over (section 7.2.5.2).
     pub(crate) fn moved(&mut self) {
         self.congestion = Congestion::new(pmdcs(self.packet_max()), self.remote.is_ipv6());
     }

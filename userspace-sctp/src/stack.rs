@@ -214,7 +214,7 @@ impl<B: AsRef<[u8]>> Stack<B> {
         self.change(now, id, |association, env| association.abort(reason, env))
     }
 
-    /// An ICMP error quotes a packet of ours. `false` when no association can have sent it, so that strangers can't
+    /// An ICMP error quotes a packet of ours. `false` when no association can have sent it, so that off-path senders can't
     /// forge one blindly, or when it may not be heeded (section 10).
     pub fn icmp(&mut self, now: Instant, quote: &IcmpQuote, error: IcmpError) -> bool {
         let Some(id) = self.associations.find(&quote.ends) else {

@@ -114,7 +114,7 @@ pub fn answer_init(
     Ok(Answer { len, refusal })
 }
 
-/// Whether an INIT is the only chunk of a packet without a tag. Another one is dropped, whoever sends it (section 12.3).
+/// Whether an INIT is the only chunk of a packet without a tag. Another one is dropped, from any sender (section 12.3).
 pub(crate) fn is_alone(packet: &Packet<'_>) -> bool {
     packet.chunks().count() == 1 && packet.header.tag == 0
 }

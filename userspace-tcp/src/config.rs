@@ -76,7 +76,7 @@ pub struct Config {
     /// millisecond or more. [`CongestionControl::Bbr`] has a pace of its own in any case.
     pub pacing: bool,
     /// Send FIN in a segment of its own. Else it goes with the last data if that is sent after the close.
-    /// An end in the kernel may be told of a FIN before the data of its segment.
+    /// An end in the kernel may be notified of a FIN before the data of its segment.
     pub fin_alone: bool,
     /// The layer above cuts a segment that the peer's window does not take, when it is told
     /// ([`Event::WindowTooSmall`](crate::Event::WindowTooSmall)). For a small window it makes segments of so many

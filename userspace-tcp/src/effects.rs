@@ -16,7 +16,7 @@ use crate::pools::Pools;
 use crate::segment::{Flags, Segment, TcpHeader};
 use crate::seq::SeqNum;
 
-/// Most answers to strangers that wait for the link; more are not sent.
+/// Most answers to unknown flows that wait for the link; more are not sent.
 const ANSWERS_WAITING_MAX: usize = 256;
 
 /// Events for which there is room from the start.

@@ -14,7 +14,7 @@ use crate::segment::TcpHeader;
 use crate::seq::{SeqNum, StreamOffset};
 
 /// Where the connection of a flow may be, by a look at the flow's hash alone
-/// ([`crate::Stack::flow_hint`]). It goes stale, and is never trusted: whoever is given it looks.
+/// ([`crate::Stack::flow_hint`]). It goes stale, and is never trusted: the table is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowHint(pub(crate) FlowLocation);
 
@@ -104,7 +104,7 @@ pub enum SoftError {
         hard: bool,
     },
     /// The peer has left three transmissions in a row unanswered (R1 of RFC 9293 section 3.8.3).
-    /// The way to it may have changed: a good moment to ask for its link-layer address anew.
+    /// The way to it may have changed: a good moment to ask for its link-layer address again.
     NoAnswer,
 }
 

@@ -44,7 +44,7 @@
 //! oldest gives way if its SYN-ACK has timed out, else SYNs are dropped). Send queue:
 //! [`Config::send_queue_segments`] (then [`SendRefusal::QueueFull`]). Separate out-of-order ranges:
 //! 1024 of each connection, but 64 when a thousand connections have more than that at the same time
-//! (then the segment is dropped). Resets to strangers: [`Config::resets_per_second`]. Answers to
+//! (then the segment is dropped). Resets to unknown flows: [`Config::resets_per_second`]. Answers to
 //! segments that only provoke: ten a second of each connection. Events: a few for each call.
 //!
 //! # Not done

@@ -298,7 +298,7 @@ impl<B> Outbound<B> {
         })
     }
 
-    /// The sequence number before the first unacknowledged one: whoever gets a segment with it has
+    /// The sequence number before the first unacknowledged one: an end that gets a segment with it has
     /// to answer (RFC 9293 sections 3.8.4 and 3.10.7.4).
     pub(crate) fn probe_seq(&self) -> SeqNum {
         self.space.wire(self.una.saturating_sub(1))

@@ -23,6 +23,6 @@ pub struct ResourceUsage {
     pub send_queues: usize,
     /// Sets of out-of-order ranges lent.
     pub range_sets: usize,
-    /// Events, buffers and answers to strangers that nobody has fetched.
+    /// Events, buffers and answers to unknown flows that nobody has fetched.
     pub unfetched: usize,
 }

@@ -335,7 +335,7 @@ impl<B> Stack<B> {
         self.end(conn, |connection, env| connection.close(env, false))
     }
 
-    /// The same, but FIN goes when everything before it is acknowledged. An end in the kernel may be told of a FIN before
+    /// The same, but FIN goes when everything before it is acknowledged. An end in the kernel may learn of a FIN before
     /// the data ahead of it, when these were lost and come later, and never look at them.
     pub fn close_once_acknowledged(&mut self, conn: ConnId) -> bool {
         self.end(conn, |connection, env| connection.close(env, true))
@@ -364,7 +364,7 @@ impl<B> Stack<B> {
     }
 
     /// An ICMP error quotes a segment from `tuple.local` to `tuple.remote` that began at `seq`.
-    /// `false` when no such segment is in the network, so that strangers can't forge one blindly
+    /// `false` when no such segment is in the network, so that off-path senders can't forge one blindly
     /// (RFC 5927 section 4.1), or it can't be true. An established connection is never given up
     /// because of one. What was dropped for its size goes out again at once, as IP fragments.
     pub fn icmp(&mut self, now: Instant, tuple: FourTuple, seq: SeqNum, error: IcmpError) -> bool {
@@ -426,7 +426,7 @@ impl<B> Stack<B> {
         totals
     }
 
-    /// What the stack holds at this moment, for whoever looks for leaks. It walks through all
+    /// What the stack holds at this moment, for tests that look for leaks. It walks through all
     /// tables: not for the data path.
     pub fn resource_usage(&self) -> ResourceUsage {
         ResourceUsage {

@@ -326,7 +326,7 @@ pub(crate) unsafe fn take_out(
     done
 }
 
-/// Has pages come into being, as whoever writes or reads them would.
+/// Has pages come into being, as a thread that writes or reads them would.
 pub(crate) fn populate(pages: &Range<usize>, needed: Needed) -> Result<(), NotAdopted> {
     let advice = match needed {
         Needed::Read => Advice::LinuxPopulateRead,

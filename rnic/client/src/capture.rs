@@ -49,7 +49,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] for whoever is no administrator, and when there are too many.
+    /// [`Error::Refused`] for a client that is no administrator, and when there are too many.
     pub fn capture(&self, filter: &Filter) -> Result<Capture, Error> {
         let fds = match self.inner().request(&Request::StartCapture(*filter), &[])? {
             (Response::Capture, fds) => fds,

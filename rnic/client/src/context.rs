@@ -168,7 +168,7 @@ pub(crate) struct Inner {
     order: Mutex<()>,
 }
 
-/// By what a shard is told of new work.
+/// By what a shard is notified of new work.
 #[derive(Debug)]
 struct Bell {
     ring: Mutex<DoorbellProducer>,

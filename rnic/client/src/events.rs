@@ -1,10 +1,10 @@
-//! Events: read off the event socket by whoever waits, sorted into an inbox per object.
+//! Events: read off the event socket by the thread that waits, sorted into an inbox per object.
 //!
 //! Of several threads that wait, one blocks on the socket and the others on a condition variable.
 //! Whoever reads events reads all that are there and tells the others. Nobody misses any: inboxes
 //! are looked into and waiting begins under one lock; and the thread on the socket is nudged when
 //! another one emptied the socket under it. Futures wait at the socket's watch: its edges run them
-//! again, and so does whoever took news off the socket before the reactor saw it.
+//! again, and so does the thread that took events off the socket before the reactor saw it.
 //!
 //! A daemon's events come by another thread than its replies, so they may come after the object that
 //! they are about was given back, or its queue pair reset. What is late is dropped: a number comes
@@ -110,7 +110,7 @@ pub(crate) struct QpInbox {
     pub(crate) events: VecDeque<ConnectionEvent>,
     /// How the connection ended, if it did; stays.
     pub(crate) ended: Option<ConnectionEvent>,
-    /// A connection was begun, so its end will be told or was; from this address and port of ours.
+    /// A connection was begun, so its end will be reported or was; from this address and port of ours.
     pub(crate) begun: Option<SocketAddr>,
     /// Connections that nobody asks about any more and whose ends are still to come. What comes is of
     /// the oldest of them.

@@ -125,7 +125,7 @@
 //! ```
 //!
 //! The same goes for [`Context::event_fd`] and [`QueuePair::take_event`] with connections. That a
-//! completion queue overflowed is told on the context's descriptor, and that the daemon is gone on
+//! completion queue overflowed is reported on the context's descriptor, and that the daemon is gone on
 //! both.
 //!
 //! # Examples

@@ -361,7 +361,7 @@ impl MemoryRegion {
     /// [`Self::stag`], [`Self::slice`] and [`Self::remote`] give the STag with the key of this work.
     ///
     /// # Errors
-    /// [`Error::Range`], also for no byte. That it is still valid is told by the work's completion.
+    /// [`Error::Range`], also for no byte. That it is still valid is reported by the work's completion.
     pub fn reregister(
         &self,
         wr_id: u64,

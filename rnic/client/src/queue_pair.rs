@@ -243,7 +243,7 @@ impl QueuePair {
         self.post((&self.rq, push_batch), work, |_, _| false)
     }
 
-    /// `at_once`: the engine has been told of it, and has done it.
+    /// `at_once`: the engine has been notified of it, and has done it.
     fn post(
         &self,
         (queue, push): (&Mutex<WorkQueueProducer>, Push),
@@ -386,7 +386,7 @@ impl QueuePair {
             .request_done(&Request::ModifyQp { qp, state })
     }
 
-    /// Makes the request that begins a connection, whose end will be told when it is granted, from the
+    /// Makes the request that begins a connection, whose end will be reported when it is granted, from the
     /// address that the response says.
     pub(crate) fn begin_connection(
         &self,
@@ -412,7 +412,7 @@ impl QueuePair {
         inboxes.qps.get(&self.num())?.begun
     }
 
-    /// Asks for an end in order. It may have ended already: then how is told, perhaps only after the refusal.
+    /// Asks for an end in order. It may have ended already: then how is reported, perhaps only after the refusal.
     pub(crate) fn ask_for_end(&self) -> Result<(), Error> {
         match self.request_disconnect(false) {
             Err(Error::Refused(Refusal {

@@ -26,7 +26,7 @@ pub(crate) struct Spin {
 
 impl Default for Spin {
     fn default() -> Self {
-        // With one core whoever polls keeps the engine from working.
+        // With one core a thread that polls keeps the engine from working.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             limit: AtomicU64::new(nanos(LONGEST)),

@@ -11,7 +11,7 @@ use crate::reactor::WakerSlot;
 pub(crate) struct Watcher<'a> {
     cq: &'a CompletionQueue,
     /// Taken by the first poll in vain: where news of completions wakes, and where news of an overflow and of
-    /// the daemon's end do, which are told on the event socket.
+    /// the daemon's end do, which are reported on the event socket.
     slots: Option<[WakerSlot<'a>; 2]>,
 }
 

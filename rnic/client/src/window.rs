@@ -17,7 +17,7 @@ use crate::work::WorkRequest;
 #[non_exhaustive]
 pub enum WindowType {
     /// Those of all queue pairs of its protection domain. No peer may invalidate it, and it may be
-    /// bound anew at any time.
+    /// bound again at any time.
     Type1,
     /// That of the queue pair that bound it. The peer may invalidate it; it has to be invalidated
     /// before it is bound again.
@@ -175,7 +175,7 @@ impl FastRegion {
     /// 4 GiB.
     ///
     /// # Errors
-    /// [`Error::Range`]. That the range is not within the registration is told by the work's
+    /// [`Error::Range`]. That the range is not within the registration is reported by the work's
     /// completion, and ends the connection.
     pub fn slice(&self, region: &MemoryRegion, range: Range<usize>) -> Result<Sge, Error> {
         Ok(Sge {

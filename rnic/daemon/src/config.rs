@@ -1,6 +1,6 @@
 //! The configuration file (TOML): the settings of the command line, and limits.
 //!
-//! A file with a fault is not used at all. Every fault is told with its line and column, what was
+//! A file with a fault is not used at all. Every fault is reported with its line and column, what was
 //! found and what may stand there; a key that nobody knows is a fault.
 
 mod interfaces;
@@ -23,7 +23,7 @@ use reader::{At, Reader};
 /// The keys at the top that are no settings of the command line.
 const TABLES: [&str; 5] = ["allowed_peers", "limits", "user", "group", "listener"];
 
-/// The keys at the top, in the order in which people are told of them.
+/// The keys at the top, in the order in which faults name them.
 fn keys() -> Vec<&'static str> {
     let settings = DaemonConfig::SETTINGS.iter().map(|setting| setting.name);
     let settings = ["interface"].into_iter().chain(settings);

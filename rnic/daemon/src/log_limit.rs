@@ -26,7 +26,7 @@ pub(crate) struct Limited<L> {
 #[derive(Debug, Default)]
 struct Causes {
     all: HashMap<(&'static str, u32), Cause>,
-    /// Of all of them, lines that nobody was told of.
+    /// Of all of them, lines that were not logged.
     left_out: u64,
 }
 

@@ -4,7 +4,7 @@
 //! A start-up that fails prints one line with what was asked, what was found and what to do (of a
 //! configuration file a line for each fault), and exits with [`EXIT_FAILED`]. SIGTERM and SIGINT end
 //! the daemon in order: the socket file is removed, connections end (what takes too long is reset),
-//! clients are told. A second one makes it quick. SIGHUP has the configuration file read again, if there
+//! clients are notified. A second one makes it quick. SIGHUP has the configuration file read again, if there
 //! is one.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Reading the configuration file again while the daemon runs: by SIGHUP, or `rnicctl reload`.
 //!
 //! All of it comes to hold, or nothing: what can't change while the daemon runs is a fault like any other,
-//! and is told with a line of its own.
+//! and is logged with its own line.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

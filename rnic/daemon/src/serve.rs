@@ -180,7 +180,7 @@ impl Alive<'_> {
 }
 
 /// Starts the thread that reloads when it is told to. Interfaces that are taken away may need seconds to close,
-/// and meanwhile clients are accepted, and the service manager is told that all is well. It ends with its sender.
+/// and meanwhile clients are accepted, and the service manager is notified that all is well. It ends with its sender.
 fn start_reloads(service: Arc<Service>, reload: Arc<Reload>) -> std::io::Result<SyncSender<()>> {
     let (reloads, told) = sync_channel(1);
     let thread = Builder::new().name("rnicd-reload".to_owned());

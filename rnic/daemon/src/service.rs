@@ -1,4 +1,4 @@
-//! What a service manager is told (sd_notify(3)): ready, alive, stopping. Without one nobody is.
+//! What a service manager is notified of (sd_notify(3)): ready, alive, stopping. Without one, nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// How often [`Self::alive`] is to be told: twice in the time that the manager waits.
+    /// How often [`Self::alive`] is to be sent: twice in the time that the manager waits.
     pub(crate) fn period(&self) -> Option<Duration> {
         self.manager
             .as_ref()
@@ -52,7 +52,7 @@ impl Service {
         self.tell("READY=1");
     }
 
-    /// The configuration is read again by `reload`, which is then over. Both are told, as
+    /// The configuration is read again by `reload`, which is then over. Both are sent, as
     /// `Type=notify-reload` wants it.
     pub(crate) fn reloading(&self, reload: impl FnOnce()) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

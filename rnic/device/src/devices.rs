@@ -232,7 +232,7 @@ impl Devices {
     }
 
     /// Opens an interface again: with its present MTU and queues, and settings that hold from its opening on. Its
-    /// clients are told, and its connections have `patience` to end in order. One that is not ready stays open
+    /// clients are notified, and its connections have `patience` to end in order. One that is not ready stays open
     /// as it is.
     ///
     /// # Errors

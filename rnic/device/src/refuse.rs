@@ -115,7 +115,7 @@ pub(crate) fn check_private_data(private_data: &[u8], most: usize) -> Result<(),
 const CUT_OFF: &str = "\n... (cut off here: the daemon's log has all)";
 
 /// A refusal whose message fits a control message, however much the host had to say. One that is cut off says
-/// so: whoever logs it logs it whole.
+/// so: a log line has it whole.
 pub fn bounded(mut refusal: Refusal) -> Refusal {
     if refusal.message.len() > MESSAGE_MAX {
         let end = MESSAGE_MAX - CUT_OFF.len();

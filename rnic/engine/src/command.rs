@@ -153,7 +153,7 @@ pub enum Command {
     QueryQp { qp: QpNum },
     /// Accept connections to `local`.
     Listen {
-        /// Who is told of requests.
+        /// Who is notified of requests.
         client: ClientId,
         listener: ListenerId,
         /// Where, with the port that was taken. Most of its backlog are between the handshake of TCP and accept or
@@ -345,7 +345,7 @@ pub enum ShardEvent {
         remote: IpAddr,
     },
     /// Peers wanted to connect to a listener, and an allow-list does not have them. Not more than a few of them
-    /// are told in a second.
+    /// are reported in a second.
     PeerRefused {
         client: ClientId,
         listener: ListenerId,
@@ -353,7 +353,7 @@ pub enum ShardEvent {
         remote: SocketAddr,
         /// The list that does not have it.
         list: ListOwner,
-        /// Segments of refused peers since the last such event that were not told.
+        /// Segments of refused peers since the last such event that were not reported.
         untold: u64,
     },
     /// A region's memory is gone: its owner unmapped it, or the host could not give it back. The stream that
@@ -363,7 +363,7 @@ pub enum ShardEvent {
         stag: Stag,
     },
     /// A segment of no connection was dropped because the host forbids it, or an answer to it. Not more than a few of
-    /// them are told in a second.
+    /// them are reported in a second.
     HostPolicyDropped {
         /// Where it came to.
         local: SocketAddr,
@@ -373,18 +373,18 @@ pub enum ShardEvent {
         by: ForbiddenBy,
         /// The policy, route or rule, for people.
         rule: String,
-        /// Such segments since the last such event that were not told.
+        /// Such segments since the last such event that were not reported.
         untold: u64,
     },
     /// Streams of a peer ended by invalid STags so often that its next connection to the client has to wait. Not
-    /// more than a few of them are told in a second.
+    /// more than a few of them are reported in a second.
     GuessesPaused {
         client: ClientId,
         remote: IpAddr,
         streams: u32,
         /// How long it has to wait.
         pause: Duration,
-        /// Such events since the last one that were not told.
+        /// Such events since the last one that were not reported.
         untold: u64,
     },
     /// A client broke the rules of its rings, or took their memory away: its objects are to be taken away.

@@ -154,7 +154,7 @@ pub enum Ended {
     CutByPeer,
     /// By an error of the peer's, of which it was told by a Terminate.
     TerminateSent,
-    /// By an error that the peer found, and told by a Terminate.
+    /// By an error that the peer found, and reported by a Terminate.
     TerminateReceived,
     /// By an error of the peer's of which no Terminate may tell it.
     PeerFault,

@@ -1,4 +1,4 @@
-//! Completion queues of a shard: where finished work is told to the clients.
+//! Completion queues of a shard: where finished work is reported to the clients.
 //!
 //! A completion is visible to a polling client at once; a client that sleeps is woken once per
 //! batch, in [`CqTable::flush_wakeups`]. Nothing here ever blocks: a wake-up that finds the
@@ -24,7 +24,7 @@ pub struct CqTable {
     queues: SlotTable<Cq>,
     /// CQs that got completions since the last flush; each at most once.
     dirty: Vec<CqId>,
-    /// CQs that died and that nobody was told of yet; each at most once.
+    /// CQs that died and were not reported yet; each at most once.
     failed: Vec<CqId>,
 }
 
@@ -46,7 +46,7 @@ pub struct CqFailure {
     pub error: CqPushError,
 }
 
-/// The completion could not be told: the CQ is dead or does not exist.
+/// The completion could not be reported: the CQ is dead or does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("completion queue {cq} takes no completions any more")]
 pub struct CqDead {

@@ -176,7 +176,7 @@ impl<P: Port> Shard<P> {
         worked
     }
 
-    /// Sees to queues that died, ran low, or are to be told of, and to memory that is gone, if there are
+    /// Handles CQs that failed, SRQ limit events, and memory that is gone, if there are
     /// any.
     #[inline]
     fn flush_notifications(&mut self) {

@@ -20,7 +20,7 @@ const NO_OPTION: u8 = 1;
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
 
-/// What a frame with a whole TCP segment or SCTP packet told.
+/// What the headers of a whole TCP segment or SCTP packet say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The way back: the frame's addresses exchanged, its VLAN tag, the MTU that was given.

@@ -100,7 +100,7 @@ struct Slot {
     first: Option<Header>,
 }
 
-/// What the headers before a fragment's data told; the first one's stand for the whole packet.
+/// What the headers before a fragment's data say; the first one's stand for the whole packet.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     path: Path,
@@ -125,7 +125,7 @@ impl Reassembly {
         let packets = packets.max(1);
         Self {
             slots: (0..packets).map(|_| Slot::new(data_max)).collect(),
-            // So large that it is never made anew for those that have left.
+            // So large that it is never made again for those that have left.
             places: HashMap::with_capacity_and_hasher(2 * packets, Keyed(secret)),
             waiting: Order::new(packets),
             free: (0..packets).collect(),

@@ -98,7 +98,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The VLANs of local addresses. An address that none is told of is on no particular one.
+/// The VLANs of local addresses. An address without one is on no particular VLAN.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vlans {
     entries: Vec<(Prefix, VlanId)>,

@@ -35,7 +35,7 @@ pub struct Limits {
     pub inline_bytes: u32,
     /// Connection requests that may wait at one listener.
     pub backlog: u32,
-    /// The peers of connections over an interface, by its name, whoever begins them; of an interface that is
+    /// The peers of connections over an interface, by its name, whichever end begins them; of an interface that is
     /// not here all.
     pub interface_peers: HashMap<String, AllowList>,
     /// Which peers may connect to listeners, by their addresses: each that is of a listener must allow them.
@@ -202,7 +202,7 @@ impl Limits {
 }
 
 /// What is kept for administrators of a limit of the device: one in 64, rounded up, and never all.
-/// So whoever is to see what fills a device, and to end it, always has a place.
+/// So an administrator who is to see what fills a device, and to end it, always has a place.
 pub fn kept_for_administrators(limit: u64) -> u64 {
     const ONE_IN: u64 = 64;
     limit.div_ceil(ONE_IN).min(limit.saturating_sub(1))

@@ -1,6 +1,6 @@
 //! How often somebody may do something.
 //!
-//! Each time counts for its part of a second; whoever is a whole second ahead waits. So a burst is
+//! Each time counts for its part of a second; a caller that is a whole second ahead waits. So a burst is
 //! as large as the rate, and the state is one point in time (the generic cell rate algorithm).
 
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Pace {
         true
     }
 
-    /// Does it `times` more at `now` all the same; says how long whoever does it has to wait first, so that
+    /// Does it `times` more at `now` all the same; says how long the caller has to wait first, so that
     /// no more are done than `rate` a second. The least rate is 1.
     pub fn book(&mut self, times: u32, rate: u32, now: Instant) -> Duration {
         let interval = (BURST / rate.max(1)).saturating_mul(times);

@@ -83,7 +83,7 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// An object in any phase, whoever owns it.
+    /// An object in any phase, of any owner.
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Slot<T>> {
         self.slots.get_mut((id as usize).checked_sub(1)?)?.as_mut()
     }

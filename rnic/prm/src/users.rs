@@ -31,7 +31,7 @@ pub struct UserLimits {
     /// Requests that they may make in a second, and so many at once after a second without any. A client
     /// above that rate waits.
     pub requests_per_second: u32,
-    /// The peers with which they may have connections, whoever begins them. None: all.
+    /// The peers with which they may have connections, whichever end begins them. None: all.
     pub allowed_peers: Option<AllowList>,
 }
 

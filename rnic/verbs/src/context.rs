@@ -98,7 +98,7 @@ impl Context {
         });
     }
 
-    /// Takes back what was told of an object that is about to be destroyed, and waits until the program has
+    /// Takes back the events of an object that is about to be destroyed, and waits until the program has
     /// acknowledged what it took (ibv_get_async_event(3)).
     pub(crate) fn forget(&self, element: usize, unacknowledged: &Unacknowledged) {
         self.asynchronous

@@ -1,4 +1,4 @@
-//! Devices as programs list them, and what is told of them.
+//! Devices as programs list them, and what is reported of them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::offset_of;

@@ -66,7 +66,7 @@ pub(crate) struct Mr {
 
 object!(Mr: ibv_mr => offset_of!(Mr, abi));
 
-/// What it stands for, until it is registered anew.
+/// What it stands for, until it is registered again.
 pub(crate) struct Registered {
     pub(crate) region: MemoryRegion,
     wanted: Registration,

@@ -137,7 +137,7 @@ impl Qp {
         Ok(())
     }
 
-    /// From here on no event of its connection comes: the identifier is told of the end.
+    /// From here on no event of its connection comes: the identifier is notified of the end.
     fn leave_connection(&self) {
         self.context().session().queue_pair_gone(self.qp.num());
     }

@@ -124,7 +124,7 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// Events that a program has been told of and has not acknowledged.
+/// Events that a program has been notified of and has not acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     counts: Mutex<Counts>,

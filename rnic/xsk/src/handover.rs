@@ -155,7 +155,7 @@ impl Handover {
         }
     }
 
-    /// Wakes whoever sleeps and was given a packet.
+    /// Wakes the shard that sleeps and was given a packet.
     #[inline]
     pub fn flush(&mut self) {
         if std::mem::take(&mut self.unrung) {

@@ -1,7 +1,7 @@
 //! The UMEM: one stretch of memory cut into chunks, each owned by a [`Frame`].
 //!
 //! Where frames of several chunks are wanted, the chunks behind the first half make up wide
-//! [`Frame`]s of so many neighbours, which are one stretch of bytes to whoever writes them.
+//! [`Frame`]s of so many neighbours, which are one stretch of bytes to a writer.
 //!
 //! Invariants that the `unsafe` here rests on:
 //! - `base` points to `frames * chunk` bytes that live as long as the `Umem` does (`backing`).

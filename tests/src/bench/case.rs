@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn who_stops_itself_is_back_before_its_retransmission_timer() {
-        // The least one (RFC 6298 section 2.4 as TCP here has it), behind which a window begins anew.
+        // The least one (RFC 6298 section 2.4 as TCP here has it), behind which a window starts over.
         let timer = Duration::from_millis(200);
         let all = matrix::full();
         for place in all.iter().filter_map(|one| one.place) {

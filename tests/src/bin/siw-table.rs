@@ -39,7 +39,7 @@ const LINES: [(&str, u32); 8] = [
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// In the shell, `$1` is the command line and `$2` the server's address. perftest's server listens twice, so
-/// a client may come too early: both begin anew.
+/// a client may come too early: both start over.
 const RUN: &str = r#"
 for attempt in 1 2 3 4 5; do
     timeout 60 $1 >/tmp/server.log 2>&1 &

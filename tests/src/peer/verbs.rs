@@ -12,7 +12,7 @@ use crate::lab::Namespace;
 /// How long an order may take; the peer gives up sooner.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What one end says of itself when it connects, or is told of the other.
+/// What one end says of itself when it connects, or learns of the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Inbound RDMA Reads at a time.

@@ -255,7 +255,7 @@ fn tshark_dissects_what_a_capture_of_the_loopback_holds() {
     assert_eq!(found.good_crcs + found.bad_crcs, 0, "no CRC is used");
 }
 
-/// The client is told by its connection, the server goes on with the next client.
+/// The client is notified by its connection, the server goes on with the next client.
 #[test]
 fn either_side_of_a_loopback_that_is_killed_ends_the_other_and_leaves_nothing_behind() {
     let mut lab = Lab::new("loopback-killed");

@@ -1,4 +1,4 @@
-//! VLANs (IEEE 802.1Q) that the daemon was told of: connections go out with the tag, and what comes by
+//! VLANs (IEEE 802.1Q) that the daemon was given: connections go out with the tag, and what comes by
 //! another VLAN is nobody's. (A responder that was told nothing answers with the tag that it was asked
 //! with: `transfers.rs`.)
 

@@ -150,7 +150,7 @@ fn a_window_is_for_the_peer_that_it_was_bound_for() {
     world.ended(0, 0x0100);
 }
 
-/// A window of type 1 is for all peers of the domain, whoever bound it; bound anew, its old STag is
+/// A window of type 1 is for all peers of the domain, whoever bound it; bound again, its old STag is
 /// worth nothing; and no peer may invalidate it.
 #[test]
 fn a_window_of_type_1_is_for_all_peers_of_its_domain() {

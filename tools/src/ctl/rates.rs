@@ -20,7 +20,7 @@ pub struct Rate {
     pub name: String,
     /// Its value at the second look.
     pub value: u64,
-    /// Its growth a second; none for a level, and for a counter that began anew.
+    /// Its growth a second; none for a level, and for a counter that started over.
     pub per_second: Option<f64>,
 }
 

@@ -87,7 +87,7 @@ impl<B> Association<B> {
         }
     }
 
-    /// The peer claims an address, and was not found there: whoever comes from there has a better right to it. `false`:
+    /// The peer claims an address, and was not found there: what comes from there has a better right to it. `false`:
     /// it is this peer's.
     pub(crate) fn withdraw(&mut self, remote: IpAddr) -> bool {
         let Some(at) = self.path_to(remote).filter(|at| *at > 0) else {

@@ -128,14 +128,14 @@ fn a_peer_that_has_restarted_begins_anew() {
         (script.state(id), script.info(id).flight),
         (State::Established, 0)
     );
-    // The old tag is good for nothing any more, and the peer's TSNs begin anew.
+    // The old tag is good for nothing any more, and the peer's TSNs start over.
     script.peer_with(ours, remote(), &[Chunk::Heartbeat(b"beat")]);
     script.nothing();
     script.peer(&[first]);
     assert_eq!(script.shown, b"m");
 }
 
-/// RFC9260-5.2.4-5, RFC9260-7.2.1-1: the paths of an association that begins anew are those that it had, and so are the
+/// RFC9260-5.2.4-5, RFC9260-7.2.1-1: the paths of an association that starts over are those that it had, and so are the
 /// packets that they take.
 #[test]
 fn after_a_restart_the_first_window_is_of_packets_that_the_path_takes() {

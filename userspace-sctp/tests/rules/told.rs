@@ -1,4 +1,4 @@
-//! What the user is told of an association.
+//! What the user learns of an association.
 
 use userspace_sctp::chunk::Chunk;
 use userspace_sctp::parameter::Parameter;

@@ -25,7 +25,7 @@ const UDP_HEADER: usize = 8;
 /// The UDP encapsulation port of the side without NAT.
 const UDP_PORT: u16 = 9899;
 
-/// The first port of the other one's NAT, and the one after it was bound anew.
+/// The first port of the other one's NAT, and the one after it was bound again.
 const NAT_PORT: u16 = 40_000;
 const NEW_NAT_PORT: u16 = 50_000;
 

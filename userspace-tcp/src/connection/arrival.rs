@@ -308,7 +308,7 @@ impl<B> Connection<B> {
             let event = if self.state == State::SynReceived {
                 Event::Refused
             } else if self.lacks_only_ack_of_fin() {
-                // RFC 9293 section 3.10.7.4: nobody is told of a reset. The peer has got all, and is
+                // RFC 9293 section 3.10.7.4: nobody is notified of a reset. The peer has got all, and is
                 // gone; its last ACK was lost, and our FIN met a host that knew of nothing any more.
                 Event::Closed
             } else {
@@ -427,7 +427,7 @@ impl<B> Connection<B> {
         self.inbound.is_next(seq)
     }
 
-    /// What this connection would have sent next: whoever follows it begins behind.
+    /// What this connection would have sent next: a connection that follows it begins after it.
     pub(crate) fn sent_to(&self) -> SeqNum {
         self.outbound.wire(self.outbound.next())
     }

@@ -29,7 +29,7 @@ impl<B> Connection<B> {
                     return false;
                 };
                 if dropped {
-                    // What was dropped goes out again at once; its time begins anew.
+                    // What was dropped goes out again at once; its time starts over.
                     self.timer = Timer::Idle;
                     self.refresh_timer(env.now, env.config);
                 }

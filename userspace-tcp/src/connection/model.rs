@@ -12,7 +12,7 @@ use super::Connection;
 use super::recovery::QueueTotals;
 
 /// This part of a round trip may pass until the layer above has used the room that an ACK made:
-/// whoever polls gives ACKs in batches, and bytes after them.
+/// a poll gives ACKs in batches, and bytes after them.
 const PATIENCE: u64 = 8;
 
 impl<B> Connection<B> {

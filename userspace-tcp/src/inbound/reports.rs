@@ -13,14 +13,14 @@ use crate::seq::{Position, SeqNum, Space};
 /// Ranges whose order of arrival is remembered.
 const RECENT_MAX: usize = 8;
 
-/// Duplicates that wait to be told; further ones are joined to the last if they touch it, else
-/// never told.
+/// Duplicates that wait to be reported; further ones are joined to the last if they touch it, else
+/// never reported.
 const DUPLICATES_MAX: usize = SACK_BLOCKS_MAX;
 
 /// Without SACK: most duplicate acknowledgments that wait to be sent.
 const OWED_MAX: u8 = 16;
 
-/// What is to be told.
+/// What is to be reported.
 #[derive(Debug)]
 pub(super) struct Reports {
     /// SACK is in use.
@@ -30,7 +30,7 @@ pub(super) struct Reports {
     /// One place in each range that grew last, latest first.
     recent: [SeqNum; RECENT_MAX],
     recent_count: u8,
-    /// So many of `recent` were not told yet.
+    /// So many of `recent` were not reported yet.
     untold: u8,
     /// Oldest first.
     duplicates: [SackBlock; DUPLICATES_MAX],
@@ -176,7 +176,7 @@ impl Reports {
         first
     }
 
-    /// Ranges that were not told yet: as many of the oldest as find place, the latest of them
+    /// Ranges that were not reported yet: as many of the oldest as find place, the latest of them
     /// first.
     fn tell_latest(&mut self, room: usize, own: usize, held: &Held<'_>, blocks: &mut SackBlocks) {
         let mut group = SackBlocks::default();

@@ -26,7 +26,7 @@ pub(crate) struct Delivered {
     last_original: Instant,
     /// End of the lowest original; the greatest position if there is none.
     pub(crate) lowest_original: Position,
-    /// The latest transmission that can be told to have arrived: when it was sent, and its end;
+    /// The latest transmission that is known to have arrived: when it was sent, and its end;
     /// zero: there is none.
     newest: (Instant, Position),
     /// Its stamp.
@@ -112,12 +112,12 @@ impl Delivered {
         Some(self.last_original).filter(|at| *at > Instant::ZERO)
     }
 
-    /// The latest transmission that can be told to have arrived: when it was sent, and its end.
+    /// The latest transmission that is known to have arrived: when it was sent, and its end.
     pub(crate) fn newest(&self) -> Option<(Instant, Position)> {
         Some(self.newest).filter(|(_, end)| *end > 0)
     }
 
-    /// When the latest transmission was sent that can be told to have arrived, and its stamp.
+    /// When the latest transmission was sent that is known to have arrived, and its stamp.
     pub(crate) fn newest_stamp(&self) -> Option<(Instant, Stamp)> {
         self.newest().map(|(sent_at, _)| (sent_at, self.stamp))
     }

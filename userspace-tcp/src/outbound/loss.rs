@@ -94,7 +94,7 @@ impl<B> Outbound<B> {
         if reneged {
             self.forget_sacks();
         }
-        // Made anew, in the order of the stream.
+        // Made again, in the order of the stream.
         self.lost = List::default();
         self.lost_again = List::default();
         for place in 0..self.sent {

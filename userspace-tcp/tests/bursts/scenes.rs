@@ -64,7 +64,7 @@ fn without_timestamps() -> Config {
     }
 }
 
-/// RFC 5681 section 4.1: a window that was not used for long begins anew.
+/// RFC 5681 section 4.1: a window that was not used for long starts over.
 #[test]
 fn a_burst_behind_an_idle_time_fits_the_window_that_it_begins_with() {
     let mut both = Both::new(&without_timestamps());

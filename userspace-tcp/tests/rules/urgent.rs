@@ -1,4 +1,4 @@
-//! The urgent pointer (RFC 9293 section 3.8.5): bytes stay in line, the layer above is told.
+//! The urgent pointer (RFC 9293 section 3.8.5): bytes stay in line, the layer above is notified.
 
 use userspace_tcp::{Event, Flags, Options, State};
 

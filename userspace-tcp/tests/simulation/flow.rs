@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(500);
 pub struct Flow {
     pub plan: FlowPlan,
     pub apps: [Application; 2],
-    /// When each side was told of the end.
+    /// When each side was notified of the end.
     pub over_at: [Option<Instant>; 2],
     /// Since when nothing arrives.
     pub cut_at: Option<Instant>,

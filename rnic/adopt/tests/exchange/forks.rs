@@ -66,7 +66,7 @@ fn a_child_sees_nothing_that_its_parent_stores_after_fork() {
     }
 }
 
-/// Parts that are mapped anew, unmapped or not to be copied (`MADV_DONTFORK`), beside some that are.
+/// Parts that are mapped again, unmapped or not to be copied (`MADV_DONTFORK`), beside some that are.
 #[test]
 fn a_child_has_what_is_mapped_and_nothing_in_the_place_of_the_rest() {
     let pages = Pages::new(6 * PAGE);

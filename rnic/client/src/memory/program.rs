@@ -191,7 +191,7 @@ fn bad_memory(memory: &SharedMemory, why: &NotAdopted) -> Error {
 /// fails ([`Neighbours`]).
 const SMALL: usize = 64 << 10;
 
-/// How often a range is placed anew when the RNIC refuses its memfd.
+/// How often a range is placed again when the RNIC refuses its memfd.
 const ATTEMPTS: u32 = 8;
 
 fn place(memory: &SharedMemory, access: Access, spared: bool) -> Result<Place, NotAdopted> {

@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) doorbells: Option<DoorbellConsumer>,
     pub(super) kick: Option<OwnedFd>,
     events: Option<Channel>,
-    /// Rings that replace others are none of the depth that the client is told.
+    /// Rings that replace others are none of the depth that the client is given.
     pub(super) spoils_rings: bool,
     /// No peer's link address is known.
     pub(super) neighbour_is_silent: bool,

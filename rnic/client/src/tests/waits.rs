@@ -164,7 +164,7 @@ fn tasks_that_share_a_queue_share_its_completions() {
                 });
             }
         });
-        // One thread blocks, two tasks wait: whoever takes a wake-up off takes it from nobody.
+        // One thread blocks, two tasks wait: the one that takes a wake-up takes it from none of the others.
         let mut executor = Executor::default();
         scope.spawn(|| {
             let mut out = [WorkCompletion::default()];

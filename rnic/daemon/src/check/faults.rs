@@ -11,7 +11,7 @@ use crate::serve::ServeError;
 use crate::settings::Settings;
 use crate::socket::SocketFile;
 
-/// Everything that would keep whoever calls this from starting the daemon with these settings.
+/// Everything that would keep the caller from starting the daemon with these settings.
 pub(crate) fn faults(settings: &Settings) -> Vec<ServeError> {
     let mut faults: Vec<_> = user_fault(settings).into_iter().collect();
     let socket = SocketFile::check(&settings.own.socket, settings.own.socket_group);

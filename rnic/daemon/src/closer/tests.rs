@@ -68,7 +68,7 @@ fn without_a_thread_nobody_waits_and_a_bound_of_channels_is_held() {
     while !closer.is_full() {
         let (ours, theirs) = Channel::pair().unwrap();
         closer.close(ours);
-        // The client is told at once all the same.
+        // The client is notified at once all the same.
         assert!(matches!(theirs.try_recv::<u8>(), Ok(None)));
         clients.push(theirs);
         assert!(clients.len() < 10_000, "there is no bound");

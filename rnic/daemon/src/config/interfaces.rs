@@ -14,7 +14,7 @@ pub(super) fn settings() -> impl Iterator<Item = &'static str> {
     DeviceConfig::SETTINGS.iter().map(|setting| setting.name)
 }
 
-/// The keys of an interface's table, in the order in which people are told of them.
+/// The keys of an interface's table, in the order in which faults name them.
 fn keys() -> Vec<&'static str> {
     let settings = ["name"].into_iter().chain(settings());
     settings.chain(["allowed_peers", "vlan"]).collect()

@@ -53,7 +53,7 @@ impl Prepared {
     pub(crate) fn start(self, number: u32) -> io::Result<(LiveCapture, Tap, OwnedFd)> {
         let Self { queue, tap } = self;
         let (ours, theirs) = UnixStream::pair()?;
-        // Descriptors that the client sent there would be closed by whoever drops our end, which may
+        // Descriptors that the client sent there would be closed by the thread that drops our end, which may
         // take as long as the client likes.
         ours.shutdown(Shutdown::Read)?;
         let socket = ours.try_clone()?;

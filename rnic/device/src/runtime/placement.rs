@@ -13,7 +13,7 @@ use super::FIRST;
 /// Which shard has which queue pair.
 #[derive(Debug)]
 pub(crate) struct Placement {
-    queue_pairs: HashMap<QpNum, Place>,
+    queue_pairs: HashMap<QpNum, QpPlacement>,
     /// Waiting requests that were moved, and where they are.
     requests: HashMap<ConnRequestId, usize>,
     /// Queue pairs of each shard.
@@ -21,11 +21,11 @@ pub(crate) struct Placement {
 }
 
 #[derive(Debug)]
-struct Place {
+struct QpPlacement {
     shard: usize,
     pd: PdId,
-    /// By what its client knows.
-    told: QpShard,
+    /// The word in memory shared with the client that names the shard.
+    client_view: QpShard,
     /// Its shared receive queue is in that shard.
     pinned: bool,
 }
@@ -55,13 +55,13 @@ impl Placement {
         &mut self,
         (pd, qp): (PdId, QpNum),
         shard: usize,
-        told: QpShard,
+        client_view: QpShard,
         pinned: bool,
     ) {
-        let place = Place {
+        let place = QpPlacement {
             shard,
             pd,
-            told,
+            client_view,
             pinned,
         };
         self.counts[shard] += 1;
@@ -75,14 +75,14 @@ impl Placement {
         Some((place.shard, place.pd))
     }
 
-    /// It is another shard's from now on: its client is told.
+    /// It is another shard's from now on: its client is notified.
     pub(super) fn moved(&mut self, qp: QpNum, to: usize) {
         if let Some(place) = self.queue_pairs.get_mut(&qp) {
             self.counts[place.shard] -= 1;
             self.counts[to] += 1;
             place.shard = to;
             // There are fewer than 256.
-            place.told.set(to as u8);
+            place.client_view.set(to as u8);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which shard of an interface has a flow.
 //!
-//! The NIC's hash, or whoever sends over a veth pair, decides to which queue and so to which shard a segment comes. A
+//! The NIC's hash, or the sender over a veth pair, decides to which queue and so to which shard a segment comes. A
 //! connection is where its SYN came, or where it was begun. The two may differ: the hash of a connection that was begun
 //! here isn't known, the operator changes it, and fragments have another. So all shards write their connections' flows
 //! into one table, and one that finds a segment of none of its own looks there.

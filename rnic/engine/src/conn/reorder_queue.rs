@@ -53,7 +53,7 @@ impl PieceList {
         pieces.from(first)
     }
 
-    /// Takes the bytes from `start` to `end` out; `release` is told of each frame that holds none
+    /// Takes the bytes from `start` to `end` out; `release` is notified of each frame that holds none
     /// of a piece any more.
     pub(super) fn cut_out(
         &mut self,

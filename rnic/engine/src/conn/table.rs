@@ -19,7 +19,7 @@ pub enum FlowState {
     Known,
 }
 
-/// The flows whose segments the link is to bring whatever it holds back of strangers'. The calls come
+/// The flows whose segments the link is to bring, whatever it holds back of unknown flows. The calls come
 /// from the shard's thread and are no system calls.
 pub trait FlowSink: fmt::Debug + Send {
     /// The flow of a connection has this state now. One whose half-open connection TCP forgot still has that
@@ -191,7 +191,7 @@ impl ConnTable {
         self.slots.iter().flatten()
     }
 
-    /// Learns anew what the headers of all connections' segments are like.
+    /// Learns again what the headers of all connections' segments are like.
     pub fn forget_predictions(&mut self) {
         let conns = self.slots.iter_mut().flatten();
         let predictions = conns.filter_map(|conn| conn.prediction.as_deref_mut());

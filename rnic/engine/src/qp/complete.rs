@@ -42,7 +42,7 @@ impl Qp {
             flags: posted.flags,
             ..Completion::default()
         };
-        // A dead CQ is told to the shard by the CQ table itself.
+        // A failed CQ is reported to the shard by the CQ table itself.
         let _ = ctx.cqs.push(self.id.send_cq, &completion, !success);
     }
 

@@ -100,7 +100,7 @@ counters! {
     refused_protocol
     /// Our own work requests that named memory they may not use, or were impossible.
     local_errors
-    /// Work requests that completed with success, told to the client or not.
+    /// Work requests that completed with success, reported to the client or not.
     work_completed
     /// Work requests that completed in error, flushed ones not counted.
     work_failed

@@ -52,7 +52,7 @@ impl Qp {
             match self.write(ctx, next, out) {
                 Ok(()) => {}
                 Err(Failed) if self.send.word_busy => return,
-                // What failed is not tried again. Its own error was told if it had one, and then this
+                // What failed is not tried again. Its own error was reported if it had one, and then this
                 // one changes nothing; at most a Terminate follows.
                 Err(Failed) => self.fail(RdmapError::LocalCatastrophic.into(), None),
             }

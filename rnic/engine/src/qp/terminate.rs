@@ -1,5 +1,5 @@
 //! How a stream ends: Terminate sent, Terminate received, or closed (RFC 5040 sections 4.8, 6.2
-//! and 7.1). The first error is the one that is told; after it nothing is placed or delivered.
+//! and 7.1). The first error is the one that is reported; after it nothing is placed or delivered.
 
 use rnic_ipc::control::QpState;
 use rnic_ipc::work::WcStatus;

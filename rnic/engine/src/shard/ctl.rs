@@ -60,7 +60,7 @@ use peer_rules::Told;
 use stag_scan_limit::StagScanLimit;
 use unowned::Unowned;
 
-/// Events that are told without asking for memory, if their owner looks after each poll.
+/// Events that are reported without asking for memory, if their owner looks after each poll.
 const EVENTS: usize = 64;
 
 /// What control keeps.
@@ -74,7 +74,7 @@ pub(super) struct Ctl {
     /// The count in the name of the last one.
     last_request: u32,
     pub deadlines: Deadlines,
-    /// What the owner of the shard is to be told.
+    /// Events for the owner of the shard.
     pub events: VecDeque<ShardEvent>,
     /// Peers that try STags.
     stag_scan_limit: StagScanLimit,

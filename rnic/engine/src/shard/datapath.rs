@@ -192,7 +192,7 @@ impl<P: Port> Datapath<P> {
         }
     }
 
-    /// The same of chunks, after whatever may have SCTP give some back; their sessions are told.
+    /// The same of chunks, after whatever may have SCTP give some back; their sessions are notified.
     pub fn take_released_chunks(&mut self) {
         while let Some(chunk) = self.sctp.stack.poll_released() {
             let ChunkFrame { frame, owner, .. } = chunk;

@@ -191,7 +191,7 @@ impl Rx {
         self.gro.push(segment, &context.dp.frames.umem);
     }
 
-    /// Passes on the segments that came before, and begins anew with one of so many bytes that has these
+    /// Passes on the segments that came before, and starts over with one of so many bytes that has these
     /// headers; says whether its connection is still there.
     #[inline(never)]
     fn begin<P: Port>(

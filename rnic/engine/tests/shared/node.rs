@@ -282,7 +282,7 @@ impl Node {
         srq
     }
 
-    /// Nobody is told of receives that wait.
+    /// Nobody is notified of receives that wait.
     pub fn post_shared_recv(&mut self, srq: SrqId, request: &WorkRequest) {
         self.srqs[srq.0 as usize].push(request).unwrap();
     }

@@ -352,7 +352,7 @@ impl Simulation {
         self.streams[stream].causes.push(cause);
     }
 
-    /// As above, and what either end is told of it does not matter.
+    /// As above, and what either end learns of it does not matter.
     pub fn doom_somehow(&mut self, stream: usize, what: &'static str) {
         let reasons = [Vec::new(), Vec::new()];
         self.doom(stream, Cause { what, reasons });

@@ -18,7 +18,7 @@ impl Simulation {
         let (node, qp) = (self.end_of(party).node, self.end_of(party).qp);
         let command = Command::ModifyQp { qp, state };
         let done = self.nodes[node].execute(command, self.now).is_ok();
-        // A CQ that overflowed is told of by the next poll.
+        // A CQ that overflowed is reported by the next poll.
         self.note(|| format!("{party:?} is made {state:?}: {done}"));
         self.due[node] = true;
         done

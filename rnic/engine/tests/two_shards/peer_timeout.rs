@@ -37,7 +37,7 @@ pub fn vanish(world: &mut World) {
     world.b_to_a.cut = true;
 }
 
-/// What the client is told when its connection ends.
+/// What the client learns when its connection ends.
 pub fn told(side: &Side) -> Option<(DisconnectReason, String)> {
     side.client_events().find_map(|event| match event {
         Event::Disconnected {
@@ -47,7 +47,7 @@ pub fn told(side: &Side) -> Option<(DisconnectReason, String)> {
     })
 }
 
-/// The client is told of a timeout when the user timeout is over, and not before.
+/// The client is notified of a timeout when the user timeout is over, and not before.
 #[track_caller]
 fn given_up(world: &mut World) {
     let early = USER_TIMEOUT - Duration::from_millis(100);

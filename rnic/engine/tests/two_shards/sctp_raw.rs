@@ -151,7 +151,7 @@ impl SctpDuel {
         self.side.events.iter().any(gone)
     }
 
-    /// What the client is told of the end of a queue pair's connection.
+    /// What the client learns of the end of a queue pair's connection.
     pub fn told(&self, qp: QpNum) -> Option<&str> {
         self.side.client_events().find_map(|event| match event {
             Event::Disconnected {

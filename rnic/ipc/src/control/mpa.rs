@@ -50,7 +50,7 @@ pub enum MarkerUse {
     #[default]
     Off,
     /// Markers if the peer has them. An initiator that is rejected without private data connects
-    /// once more, without Markers, and is told of the second outcome only; a rejection with private
+    /// once more, without Markers, and is notified of the second outcome only; a rejection with private
     /// data is the application's, and final. A responder, who has no second try, asks for Markers
     /// only if the initiator did.
     Prefer,

@@ -367,7 +367,7 @@ fn cost(packets: usize) -> u128 {
         let [a, b] = (id as u16).to_be_bytes();
         buffer.copy_from_slice(&first);
         buffer[18..20].copy_from_slice(&[a, b]);
-        // Other addresses when the identification begins anew; and a checksum that is right.
+        // Other addresses when the identification starts over; and a checksum that is right.
         buffer[29] = (id >> 16) as u8;
         buffer[24..26].fill(0);
         let sum = checksum::fold(checksum::sum(&buffer[14..34]));

@@ -114,7 +114,7 @@ impl Prm {
         let ports = &self.limits.users.of(credentials).listen_ports;
         let start = self.unprivileged_port_start;
         let message = if *ports == PortRanges::unprivileged() {
-            // As the kernel's bind(2) has it, for whoever was given no ports.
+            // As the kernel's bind(2) has it, for a user without port ranges.
             if port >= start {
                 return Ok(());
             }

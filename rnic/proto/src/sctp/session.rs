@@ -97,7 +97,7 @@ enum Outbound {
 pub struct Session {
     inbound: Inbound,
     outbound: Outbound,
-    /// The enhanced data of the Initiate, whoever sent it.
+    /// The enhanced data of the Initiate, from either end.
     asked: Option<Enhanced>,
     /// Own depths of a session that we begin.
     depths: ReadDepths,

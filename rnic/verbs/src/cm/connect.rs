@@ -168,7 +168,7 @@ impl CmId {
                 "disconnecting what has ended, as an earlier call has told",
             ));
         }
-        // What has ended, with its queue pair too, is no error: the program was told of it or will be.
+        // What has ended, with its queue pair too, is no error: the program was notified of it or will be.
         match qp
             .upgrade()
             .map_or(Ok(()), |qp| qp.rnic().disconnect().detach())

@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(crate) routed: bool,
     /// That of `rdma_create_qp`. The program may have put another into `id->qp` since.
     made_qp: Weak<Qp>,
-    /// The program was told of a connection, and not of its end.
+    /// The program was notified of a connection, and not of its end.
     pub(crate) connected: bool,
     /// The last one that it began.
     pub(crate) connection: Option<Connection>,
@@ -85,7 +85,7 @@ pub(crate) struct Connection {
     pub(crate) num: QpNum,
     /// The identifier's own, or one that the program named by its number.
     pub(crate) qp: Weak<Qp>,
-    /// The program was told of its end, or will be.
+    /// The program was notified of its end, or will be.
     pub(crate) ended: bool,
 }
 

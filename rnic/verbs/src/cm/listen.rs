@@ -43,7 +43,7 @@ impl CmId {
         // What children need, so that the session's thread does not have to make it.
         shared(session)?;
         let backlog = backlog_within(session, backlog)?;
-        // No request is told of before the listener is in the table.
+        // No request is reported before the listener is in the table.
         let identifiers = session.part::<Identifiers>();
         let mut listeners = lock(&identifiers.listeners);
         let options = ListenOptions::default()

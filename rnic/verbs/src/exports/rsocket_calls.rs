@@ -1,5 +1,5 @@
 //! Sockets over RDMA: the calls that wait, one rsocket at a time. What `blocking` says of threads that are
-//! cancelled holds here: nothing is held while a call waits, and each look finds the rsocket anew.
+//! cancelled holds here: nothing is held while a call waits, and each attempt looks up the rsocket again.
 
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};

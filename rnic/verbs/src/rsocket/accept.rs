@@ -209,7 +209,7 @@ impl State {
             ready: VecDeque::new(),
             unready: None,
         });
-        // Who came meanwhile is not told of again.
+        // Peers that came meanwhile are not reported again.
         self.take_peers();
         Ok(())
     }
@@ -241,7 +241,7 @@ impl State {
             return Err(Errno::INVAL.into());
         };
         if let Some(ready) = listening.ready.pop_front() {
-            // Another one may wait at the RNIC, of which nobody is told again.
+            // Another one may wait at the RNIC, which is not reported again.
             listening.look(self.family, &self.options);
             return Ok(Some(ready));
         }

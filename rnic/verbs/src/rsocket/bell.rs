@@ -61,7 +61,7 @@ impl Bell {
     }
 }
 
-/// Who is told of peers.
+/// Who is notified of peers.
 type Listening = (Weak<Bell>, Weak<Socket>);
 
 /// The rsockets of a session: whose connection or listener an event is about.

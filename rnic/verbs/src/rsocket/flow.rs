@@ -165,7 +165,7 @@ impl Sender {
     }
 }
 
-/// What the peer is to be told of the receiving direction.
+/// What the peer is to be notified of the receiving direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// Where in the ring the half begins that is granted, if one is.
@@ -189,7 +189,7 @@ pub(crate) struct Receiver {
     /// Bytes that were read, or never granted, since the last grant.
     freed: u32,
     half_at: u32,
-    /// Data messages wholly read, and the count at which the peer is told of it.
+    /// Data messages wholly read, and the count at which the peer is notified of it.
     read: u16,
     tell_at: u16,
 }

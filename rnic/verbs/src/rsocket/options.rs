@@ -36,7 +36,7 @@ const QUEUE: u16 = 384;
 /// `tcpi_state` of a connection, and of none.
 const TCP_ESTABLISHED: u8 = 1;
 const TCP_CLOSE: u8 = 7;
-/// Bytes of `struct tcp_info` that are told, at most.
+/// Bytes of `struct tcp_info` that are reported, at most.
 const TCP_INFO_BYTES: usize = 104;
 
 #[derive(Clone, Debug)]
@@ -245,7 +245,7 @@ impl State {
         matches!(self.phase, Phase::Opening(..) | Phase::Open(_))
     }
 
-    /// What went wrong, told once: here or by a call.
+    /// What went wrong, reported once: here or by a call.
     fn take_error(&mut self) -> Option<Errno> {
         match &mut self.phase {
             Phase::Open(stream) => stream.take_failure(),

@@ -162,7 +162,7 @@ fn watch(epoll: &OwnedFd, source: &impl std::os::fd::AsFd) -> Outcome<()> {
 }
 
 impl State {
-    /// Takes up what has happened. Whether anything has; then those who wait are told.
+    /// Takes up what has happened. Whether anything has; then waiting calls are woken.
     pub(super) fn progress(&mut self) -> bool {
         let news = self.bell.take_news();
         let any = match &mut self.phase {

@@ -77,7 +77,7 @@ pub(crate) struct Stream {
     /// What the other side still does.
     peer_writes: bool,
     end: Option<End>,
-    /// The program was told of a failure, once, as with sockets.
+    /// The program was notified of a failure, once, as with sockets.
     failure_told: bool,
 }
 

@@ -83,7 +83,7 @@ impl Wire {
         let start = cell * self.frame_capacity;
         take(&cells.memory[start..start + cells.lens[cell]]);
         cells.used -= 1;
-        // An empty one begins anew: the cells used last are still in the cache.
+        // An empty one starts over: the cells used last are still in the cache.
         cells.first = match cells.used {
             0 => 0,
             _ => (cell + 1) % self.depth,

@@ -15,7 +15,7 @@ pub(crate) struct Chains {
     following: Box<[UnsafeCell<Option<Frame>>]>,
 }
 
-// SAFETY: a place is only looked at by whoever borrows its `Frame`, which is in one thread's hands at a time.
+// SAFETY: a place is only read by the borrower of its `Frame`, which is in one thread's hands at a time.
 unsafe impl Sync for Chains {}
 
 impl Chains {

@@ -3,7 +3,7 @@
 //! The fill ring is first in, first out: a frame in it is written to when all before it have been. So
 //! as many frames as the kernel has go round, and what comes one by one would find each of hundreds in
 //! no near cache any more when its turn comes. While packets come in small numbers, the kernel has few
-//! frames; it has all again once they come in larger ones, or whoever receives them sleeps and is late.
+//! frames; it has all again once they come in larger ones, or the receiver sleeps and is late.
 //!
 //! A driver that receives without copying takes frames from the fill ring ahead, as many as its own ring
 //! has places, and wants to be woken when there are fewer: it always has all.

@@ -130,7 +130,7 @@ impl ReceiveSide {
                 continue;
             }
             if given == 0 && count > 0 {
-                // Another core wrote it, and it is what whoever waits for a frame looks at first.
+                // Another core wrote it, and a thread that waits for a frame reads it first.
                 umem.fetch(self.batch[0].addr());
             }
             chunks += count;

@@ -12,7 +12,7 @@ use rnic_tests::programs::{self, Library};
 /// How long either end may take. The peer may be emulated.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often both ends are begun anew when [`Stand::run`] is told of an end that came too early.
+/// How often both ends are begun anew when [`Stand::run`] learns of an end that came too early.
 const ATTEMPTS: u16 = 5;
 
 /// The end that connects.
@@ -70,7 +70,7 @@ impl Stand {
     }
 
     /// The same for a server that listens a second time and does not tell its client when, as perftest's does.
-    /// A client that comes there too early is rejected, and both begin anew on the next port.
+    /// A client that comes there too early is rejected, and both start over on the next port.
     #[track_caller]
     pub fn run_perftest(&self, client: Client, port: u16, line: &str) -> Both {
         let at = self.server(client, Family::V4);
@@ -84,7 +84,7 @@ impl Stand {
         found.unwrap_or_else(|| panic!("{line}: the client was rejected {ATTEMPTS} times"))
     }
 
-    /// None when the client says that both are to begin anew.
+    /// None when the client says that both are to start over.
     #[track_caller]
     fn attempt(
         &self,

@@ -16,7 +16,7 @@ use rustix::io::retry_on_intr;
 /// How long a reader may read nothing once a signal came.
 const GRACE: Duration = Duration::from_millis(500);
 /// A pipe that poll(2) calls writable takes so many bytes without a wait: PIPE_BUF of pipe(7). The pipe is not
-/// made non-blocking, because whoever else writes to it would be surprised.
+/// made non-blocking, because another writer to it would be surprised.
 const WRITABLE: usize = 4096;
 
 /// SIGINT and SIGTERM, for the loop of a capture and for what it writes to.

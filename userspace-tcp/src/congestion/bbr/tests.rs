@@ -381,7 +381,7 @@ fn loss_while_cruising_follows_what_is_delivered() {
         world.rounds(1);
         assert_eq!((world.bbr.bw, world.bbr.short_term.bw), (left, left));
         assert!(world.bbr.cwnd >= 2 * BDP * 7 / 10);
-        // The next probe begins anew.
+        // The next probe starts over.
         world.until(REFILL, 100);
         assert_eq!(world.bbr.short_term.bw, INFINITY);
     }

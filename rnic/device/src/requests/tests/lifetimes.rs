@@ -190,7 +190,7 @@ fn a_shutdown_ends_all_and_refuses_the_rest() {
     }
 }
 
-/// Whatever is sent along is closed by whoever closes our end, and that may be the shard.
+/// Whatever is sent along is closed by the thread that closes our end, and that may be the shard.
 #[test]
 fn a_client_can_send_nothing_to_the_descriptors_that_only_tell_it_something() {
     let bench = Bench::new(Runtime::Thread);

@@ -227,7 +227,7 @@ fn work_behind_an_unanswered_read_is_flushed_with_it() {
     let flushed = WcStatus::WorkRequestFlushed;
     let expected = [2, 3, 4].map(|wr_id| (wr_id, flushed));
     assert_eq!(statuses(&a.sends()), expected);
-    // And what comes after a reset begins anew.
+    // And what comes after a reset starts over.
     a.with_ctx(|qp, ctx| qp.reset(ctx));
     open(&mut a, &mut End::new(), &negotiated(None));
     a.post_send(&write(5, &[sge(SOURCE, 8)], SINK));

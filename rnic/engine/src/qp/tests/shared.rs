@@ -14,7 +14,7 @@ const SHARED_DEPTH: u32 = 16;
 /// Two peers, each with a queue pair of its own on one end whose receives are shared.
 struct Shared {
     peers: [End; 2],
-    /// Its queue pair is the one of whoever's turn it is; the other's is `aside`.
+    /// Its queue pair is the active one; the other's is `aside`.
     end: End,
     aside: Qp,
     turn: usize,

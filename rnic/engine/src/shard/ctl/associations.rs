@@ -363,7 +363,7 @@ impl Ctl {
         }
     }
 
-    /// The peer's host has started anew, and asks for an association as one that there was never (RFC 9260 section
+    /// The peer's host has restarted, and asks for an association as one that there was never (RFC 9260 section
     /// 5.2.4, action A). The sessions of before are lost: nothing of theirs may be said on the new one.
     fn restarted<P: Port>(
         &mut self,
@@ -452,7 +452,7 @@ impl Ctl {
         for id in dp.sctp.sessions.on(assoc) {
             // What came before has its turn first: a Terminate says more.
             self.see_to_session(dp, tx, id);
-            // Then nobody is told, and what is left of it goes all the same.
+            // Then nothing is reported, and what is left of it goes all the same.
             self.begin_again(dp, tx, id);
             let (reason, message) = end(dp, id);
             self.gone(dp, tx, id, reason, message);

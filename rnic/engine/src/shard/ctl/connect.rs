@@ -81,7 +81,7 @@ impl Ctl {
         dp.qp(num)?.qp.begin_connecting().map_err(wrong_state)?;
         self.requests.remove(&request.0);
         self.no_longer_waiting(listener, id);
-        // From here on the queue pair is told of what happens, and not the listener.
+        // From here on the queue pair is notified of what happens, and not the listener.
         if let Some(conn) = dp.conns.get_mut(id) {
             conn.phase = Phase::Over;
         }

@@ -274,7 +274,7 @@ impl Ctl {
         slot.qp.give_back(&mut dp.tables.queue_pool);
         dp.tables.stags.stream_removed(slot.qp.user());
         if let Some(id) = slot.conn {
-            // With the queue pair gone the end of its connection is told to nobody.
+            // With the queue pair gone the end of its connection is not reported.
             self.abort(dp, tx, id, DisconnectReason::Aborted, None);
         }
         tx.scheduler.queue_pair_removed(slot.qp.client());
@@ -324,7 +324,7 @@ impl Ctl {
             .ok_or(unknown("listener"))?;
         self.listening.remove(&(entry.transport, entry.local));
         dp.llp_unlisten(entry.transport, entry.local);
-        // What its client was told of is the client's to answer.
+        // What its client was notified of is the client's to answer.
         let waiting = dp.conns.ids_where(
             |conn| matches!(conn.phase, Phase::AwaitRequest { listener: of, .. } if of == listener),
         );

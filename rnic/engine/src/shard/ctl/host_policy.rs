@@ -253,7 +253,7 @@ impl Ctl {
         self.abort(dp, tx, id, DisconnectReason::HostPolicy, Some(message));
     }
 
-    /// By what a peer may not be told of the end of a connection over the interface.
+    /// By what a peer may not be notified of the end of a connection over the interface.
     pub(super) fn forbidden_by<P: Port>(
         &self,
         dp: &Datapath<P>,

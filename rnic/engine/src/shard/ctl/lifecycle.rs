@@ -1,4 +1,4 @@
-//! The life of connections: events of TCP, requests of queue pairs, timeouts, and who is told of the end (RFC
+//! The life of connections: events of TCP, requests of queue pairs, timeouts, and who is notified of the end (RFC
 //! 5040 section 6.2, RFC 5044 section 7.2).
 
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What clients ask of the MPA start-up, and are told of it, in its own words.
+//! What clients ask of the MPA start-up, and learn of it, in its own words.
 
 use rnic_ipc::control::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 use rnic_proto::enhanced::{ReadDepths, RtrSet};

@@ -1,4 +1,4 @@
-//! What clients are told of their queues: that they broke their rules, ran low, or died.
+//! What clients are notified of their queues: that they broke their rules, ran low, or died.
 
 use rnic_ipc::control::{Event, RefusalCode};
 use rnic_ipc::id::{ClientId, QpNum};

@@ -19,11 +19,11 @@ use crate::shard::ctl::Ctl;
 use crate::shard::ctl::control::unknown;
 use crate::shard::datapath::Datapath;
 
-/// Events of one kind that are told, one by one, in one [`WINDOW`]. The others are only counted.
+/// Events of one kind that are logged, one by one, in one [`WINDOW`]. The others are only counted.
 const TOLD: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What was told of peers that misbehave in one way.
+/// What was logged of peers that misbehave in one way.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Told {
     /// When the window began.
@@ -33,7 +33,7 @@ pub(in crate::shard) struct Told {
 }
 
 impl Told {
-    /// One more: if it is to be told, with how many were not before it.
+    /// One more: if it is to be logged, with how many were not before it.
     pub fn tell(&mut self, now: Instant) -> Option<u64> {
         let is_over = |since| now.saturating_duration_since(since) >= WINDOW;
         if self.since.is_none_or(is_over) {

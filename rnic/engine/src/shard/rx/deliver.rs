@@ -206,7 +206,7 @@ impl Delivery {
                 .remember(tuple, ReturnPath::Open(path, port)),
         }
         // The ACK that completes a passive open may carry bytes, so the event that introduces the connection
-        // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is told of it
+        // comes first. The peer's FIN comes after the bytes in its segment, so the upper layer is notified of it
         // once they are delivered.
         ctl.handle_open_events(dp, tx);
         match received.conn {

@@ -39,7 +39,7 @@ pub struct StreamSession {
     pub fault: Option<SessionFault>,
 }
 
-/// With what a session begins anew on an association of its own, when the one that it joined goes before it is
+/// With what a session starts over on an association of its own, when the one that it joined goes before it is
 /// answered, or its peer does not take it there.
 #[derive(Clone, Debug)]
 pub struct Again {

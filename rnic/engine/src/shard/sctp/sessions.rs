@@ -27,7 +27,7 @@ pub struct Sessions {
     limit: usize,
     /// Those of which something is to be seen to.
     heard: VecDeque<ConnId>,
-    /// Those that their peers have begun, and nobody has been told of.
+    /// Those that their peers have begun, and nobody has been notified of.
     begun: VecDeque<ConnId>,
     /// Messages that no session took.
     unplaced: VecDeque<Unplaced>,
@@ -235,7 +235,7 @@ impl Sessions {
         self.get_mut(id)
     }
 
-    /// The next session that nobody has been told of.
+    /// The next session that nobody has been notified of.
     pub fn next_begun(&mut self) -> Option<ConnId> {
         while let Some(id) = self.begun.pop_front() {
             if self.get(id).is_some() {

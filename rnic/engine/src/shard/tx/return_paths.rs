@@ -1,4 +1,4 @@
-//! Ways back to peers without a connection, for resets, SYN cookies and what SCTP answers to strangers. A
+//! Ways back to peers without a connection, for resets, SYN cookies and what SCTP answers to unknown flows. A
 //! connection that ends leaves its own: its reset may still have to go.
 
 use std::collections::{HashMap, VecDeque};

@@ -25,7 +25,7 @@ pub struct WorkQueueProducer {
     bell: Option<Bell>,
 }
 
-/// How the engine is told of a queue pair's work.
+/// How the engine is notified of a queue pair's work.
 #[derive(Clone, Debug)]
 pub(super) struct Bell {
     pub(super) pending: SharedWord,

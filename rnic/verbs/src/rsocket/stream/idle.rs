@@ -25,7 +25,7 @@ impl Quiet {
         }
     }
 
-    /// Whether it has been quiet for `idle`; then that time begins anew.
+    /// Whether it has been quiet for `idle`; then that time starts over.
     fn has_lasted(&mut self, idle: Duration, now: Instant) -> bool {
         let broken = std::mem::take(&mut self.broken);
         let lasted = !broken && now.duration_since(self.since) >= idle;

@@ -141,7 +141,7 @@ fn after_a_cautious_probe_that_does_harm_there_is_no_other_at_once() {
     assert_eq!(world.bbr.state, CRUISE);
 }
 
-/// AdaptLowerBoundsFromCongestion(): whoever probes has another answer.
+/// AdaptLowerBoundsFromCongestion(): with BBR each probe has another answer.
 #[test]
 fn loss_while_probing_has_no_short_term_bounds() {
     let mut refilling = World::cruising();

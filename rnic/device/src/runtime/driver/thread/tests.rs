@@ -24,7 +24,7 @@ impl Capture for Bug {
     }
 }
 
-/// A shard that meets a bug at its first frame; whoever commands it waits.
+/// A shard that meets a bug at its first frame; a thread that commands it waits.
 fn meet_a_bug() {
     let (umem, pool) = Umem::heap(2048, ChunkSize::Bytes2048);
     let (port, wire) = MemoryPort::intercepted(&umem, 64);

@@ -36,7 +36,7 @@ fn mistakes_cost_nothing_and_guesses_more_and_more() {
         assert!(!stag_scan_limit.pauses((peer.0, ClientId(2)), after(now)));
         now += pause;
     }
-    // A minute's rest, and it begins anew.
+    // A minute's rest, and it starts over.
     now += 60_000;
     stag_scan_limit.note(peer, after(now));
     assert!(!stag_scan_limit.pauses(peer, after(now)));
