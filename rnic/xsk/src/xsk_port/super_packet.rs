@@ -13,16 +13,21 @@ pub(super) const SEGMENTS_MAX: usize = 48;
 const ETHERNET: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+/// IEEE 802.1Q.
+const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
+const VLAN_TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const TCP: usize = 20;
 const PROTOCOL_TCP: u8 = 6;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
+/// The peer's packets had a CE mark (RFC 3168 section 6.1.3): the device puts it into each segment.
+const ECE: u8 = 0x40;
 /// In a TCP header.
 const CHECKSUM_AT: usize = 16;
 /// The most bytes of the headers.
-pub(super) const HEADERS_MAX: usize = ETHERNET + IPV6 + 60;
+pub(super) const HEADERS_MAX: usize = ETHERNET + VLAN_TAG + IPV6 + 60;
 
 /// `struct virtio_net_hdr` of linux/virtio_net.h.
 pub(super) const VNET_HEADER: usize = 10;
@@ -34,25 +39,40 @@ const GSO_TCPV6: u8 = 4;
 #[derive(Clone, Copy, Debug)]
 struct Segment<'a> {
     frame: &'a [u8],
-    /// Where the TCP header begins.
+    at: Offsets,
+}
+
+/// Where the headers of a frame begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Offsets {
+    ip: usize,
     tcp: usize,
-    /// Where the payload begins.
     payload: usize,
 }
 
+impl Offsets {
+    fn is_v4(&self) -> bool {
+        self.tcp - self.ip == IPV4
+    }
+}
+
 impl<'a> Segment<'a> {
-    /// The segment of a frame that says nothing but bytes and an acknowledgment: over IPv4 that may not be
-    /// fragmented and has no options, or IPv6 without extension headers, without a VLAN tag.
+    /// The segment of a frame that says nothing but bytes, an acknowledgment and maybe ECE. It may have a VLAN tag, and
+    /// has neither IPv4 options nor IPv6 extension headers. Over IPv4 it may not be fragmented.
     fn of(frame: &'a [u8]) -> Option<Self> {
-        let ip = frame.get(ETHERNET..)?;
-        let (header, len) = if frame.get(12..14)? == ETHERTYPE_IPV4 {
+        let (ip_at, ethertype) = match frame.get(12..14)? {
+            tag if tag == ETHERTYPE_VLAN => (ETHERNET + VLAN_TAG, frame.get(16..18)?),
+            ethertype => (ETHERNET, ethertype),
+        };
+        let ip = frame.get(ip_at..)?;
+        let (header, len) = if ethertype == ETHERTYPE_IPV4 {
             let fixed = ip.first_chunk::<IPV4>()?;
             // The flag is Don't Fragment, and there is nothing else.
             if fixed[0] != 0x45 || fixed[6..8] != [0x40, 0] || fixed[9] != PROTOCOL_TCP {
                 return None;
             }
             (IPV4, word(fixed, 2))
-        } else if frame.get(12..14)? == ETHERTYPE_IPV6 {
+        } else if ethertype == ETHERTYPE_IPV6 {
             let fixed = ip.first_chunk::<IPV6>()?;
             if fixed[0] >> 4 != 6 || fixed[6] != PROTOCOL_TCP {
                 return None;
@@ -62,22 +82,18 @@ impl<'a> Segment<'a> {
             return None;
         };
         let tcp = ip.get(header..)?.first_chunk::<TCP>()?;
-        let payload = ETHERNET + header + usize::from(tcp[12] >> 4) * 4;
-        let plain = tcp[12] & 0x0f == 0 && tcp[13] & !PSH == ACK;
-        let sound = payload >= ETHERNET + header + TCP && ETHERNET + len == frame.len();
-        (plain && sound && payload < frame.len()).then_some(Self {
-            frame,
-            tcp: ETHERNET + header,
-            payload,
-        })
-    }
-
-    fn is_v4(&self) -> bool {
-        self.tcp == ETHERNET + IPV4
+        let at = Offsets {
+            ip: ip_at,
+            tcp: ip_at + header,
+            payload: ip_at + header + usize::from(tcp[12] >> 4) * 4,
+        };
+        let plain = tcp[12] & 0x0f == 0 && tcp[13] & !(PSH | ECE) == ACK;
+        let sound = at.payload >= at.tcp + TCP && ip_at + len == frame.len();
+        (plain && sound && at.payload < frame.len()).then_some(Self { frame, at })
     }
 
     fn tcp_header(&self) -> &'a [u8] {
-        &self.frame[self.tcp..self.payload]
+        &self.frame[self.at.tcp..self.at.payload]
     }
 
     fn seq(&self) -> u32 {
@@ -85,42 +101,42 @@ impl<'a> Segment<'a> {
         u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])
     }
 
+    fn flags(&self) -> u8 {
+        self.tcp_header()[13]
+    }
+
     fn len(&self) -> usize {
-        self.frame.len() - self.payload
+        self.frame.len() - self.at.payload
     }
 
     /// Whether another one says the same but for its place and its bytes.
     fn is_like(&self, other: &Segment<'_>) -> bool {
         let (a, b) = (self.frame, other.frame);
         let same = |range: std::ops::Range<usize>| a[range.clone()] == b[range];
-        let tcp = self.tcp;
-        if (other.tcp, other.payload) != (tcp, self.payload) {
+        let Offsets { ip, tcp, payload } = self.at;
+        if other.at != self.at {
             return false;
         }
-        let ip = match self.is_v4() {
+        let same_ip = match self.at.is_v4() {
             // All but length, identification and checksum.
-            true => {
-                same(0..ETHERNET + 2)
-                    && same(ETHERNET + 6..ETHERNET + 10)
-                    && same(ETHERNET + 12..tcp)
-            }
-            false => same(0..ETHERNET + 4) && same(ETHERNET + 6..tcp),
+            true => same(0..ip + 2) && same(ip + 6..ip + 10) && same(ip + 12..tcp),
+            false => same(0..ip + 4) && same(ip + 6..tcp),
         };
         // All but the sequence number, PSH and the checksum.
-        ip && same(tcp..tcp + 4)
+        same_ip
+            && same(tcp..tcp + 4)
             && same(tcp + 8..tcp + 13)
+            && self.flags() | PSH == other.flags() | PSH
             && same(tcp + 14..tcp + CHECKSUM_AT)
-            && same(tcp + CHECKSUM_AT + 2..self.payload)
+            && same(tcp + CHECKSUM_AT + 2..payload)
     }
 }
 
 /// Segments at the front of some frames that may leave as one packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Where each frame's TCP header begins.
-    tcp: usize,
-    /// Where each frame's payload begins.
-    pub(super) payload_at: usize,
+    /// Where the headers of each frame begin.
+    at: Offsets,
     /// Bytes of payload of each but the last.
     size: usize,
     /// How many there are: one at least.
@@ -137,14 +153,13 @@ impl Run {
         let first = Segment::of(frames.next()?)?;
         let size = first.len();
         let mut run = Self {
-            tcp: first.tcp,
-            payload_at: first.payload,
+            at: first.at,
             size,
             count: 1,
             payload: size,
-            push: first.tcp_header()[13] & PSH != 0,
+            push: first.flags() & PSH != 0,
         };
-        let headers = first.payload - ETHERNET;
+        let headers = first.at.payload - first.at.ip;
         for frame in frames.take(SEGMENTS_MAX - 1) {
             let Some(next) = Segment::of(frame) else {
                 break;
@@ -159,12 +174,17 @@ impl Run {
             }
             run.count += 1;
             run.payload += next.len();
-            run.push |= next.tcp_header()[13] & PSH != 0;
+            run.push |= next.flags() & PSH != 0;
             if next.len() < size {
                 break;
             }
         }
         Some(run)
+    }
+
+    /// Where each frame's payload begins.
+    pub(super) fn payload_at(&self) -> usize {
+        self.at.payload
     }
 
     /// Writes the packet's headers and what the kernel is to know of it, by the first of its frames.
@@ -174,21 +194,21 @@ impl Run {
         vnet: &mut [u8; VNET_HEADER],
         out: &mut [u8; HEADERS_MAX],
     ) {
-        let (tcp, payload) = (self.tcp, self.payload_at);
+        let Offsets { ip, tcp, payload } = self.at;
         out[..payload].copy_from_slice(&frame[..payload]);
         let tcp_len = payload - tcp + self.payload;
-        let (addresses, gso) = match tcp == ETHERNET + IPV4 {
+        let (addresses, gso) = match self.at.is_v4() {
             true => {
                 let total = (IPV4 + tcp_len) as u16;
-                out[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&total.to_be_bytes());
-                out[ETHERNET + 10..ETHERNET + 12].fill(0);
-                let checksum = !folded(sum(&out[ETHERNET..tcp]));
-                out[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
-                (&frame[ETHERNET + 12..tcp], GSO_TCPV4)
+                out[ip + 2..ip + 4].copy_from_slice(&total.to_be_bytes());
+                out[ip + 10..ip + 12].fill(0);
+                let checksum = !folded(sum(&out[ip..tcp]));
+                out[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
+                (&frame[ip + 12..tcp], GSO_TCPV4)
             }
             false => {
-                out[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
-                (&frame[ETHERNET + 8..tcp], GSO_TCPV6)
+                out[ip + 4..ip + 6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
+                (&frame[ip + 8..tcp], GSO_TCPV6)
             }
         };
         if self.push {

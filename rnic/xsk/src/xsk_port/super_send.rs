@@ -90,7 +90,7 @@ impl SuperSend {
         umem: &Umem,
         statistics: &mut PortStatistics,
     ) -> Result<bool, Errno> {
-        let (count, at) = (run.count, run.payload_at);
+        let (count, at) = (run.count, run.payload_at());
         let (mut vnet, mut headers) = ([0; VNET_HEADER], [0; HEADERS_MAX]);
         if let Some((first, _)) = self.queued.front() {
             run.write(umem.bytes(first), &mut vnet, &mut headers);

@@ -44,6 +44,14 @@ fn frame(v6: bool, seq: u32, len: usize) -> Vec<u8> {
     frame
 }
 
+/// The frames with a tag of VLAN 5.
+fn tagged(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    for frame in &mut frames {
+        frame.splice(12..12, [0x81, 0, 0, 5]);
+    }
+    frames
+}
+
 fn run(frames: &[Vec<u8>]) -> Option<Run> {
     Run::at_front(frames.iter().map(Vec::as_slice))
 }
@@ -84,7 +92,12 @@ fn cut(vnet: &[u8], packet: &[u8]) -> Vec<(u32, u8, Vec<u8>)> {
 
 #[test]
 fn a_run_cut_again_is_the_segments_that_it_was_made_of() {
-    for v6 in [false, true] {
+    for (v6, vlan, ece) in [
+        (false, false, false),
+        (false, true, true),
+        (true, false, true),
+        (true, true, false),
+    ] {
         for lens in [
             &[1000; 5][..],
             &[1448, 1448, 1],
@@ -93,7 +106,15 @@ fn a_run_cut_again_is_the_segments_that_it_was_made_of() {
             &[700, 700],
         ] {
             let mut frames = row(v6, lens);
-            let tcp = if v6 { 54 } else { 34 };
+            let mut ip = 14;
+            if vlan {
+                frames = tagged(frames);
+                ip += 4;
+            }
+            let tcp = ip + if v6 { 40 } else { 20 };
+            for frame in &mut frames {
+                frame[tcp + 13] |= if ece { ECE } else { 0 };
+            }
             if let Some(last) = frames.last_mut() {
                 last[tcp + 13] |= PSH;
             }
@@ -101,11 +122,12 @@ fn a_run_cut_again_is_the_segments_that_it_was_made_of() {
             assert_eq!(run.count, lens.len());
             let (mut vnet, mut headers) = ([0; VNET_HEADER], [0; HEADERS_MAX]);
             run.write(&frames[0], &mut vnet, &mut headers);
-            let len = run.payload_at;
+            let len = run.payload_at();
             assert_eq!(len, tcp + 32);
             let mut packet = headers[..len].to_vec();
+            assert_eq!(packet[..ip], frames[0][..ip]);
             for frame in &frames {
-                packet.extend(&frame[run.payload_at..]);
+                packet.extend(&frame[len..]);
             }
             let seq =
                 |frame: &[u8]| u32::from_be_bytes(frame[tcp + 4..tcp + 8].try_into().unwrap());
@@ -119,19 +141,30 @@ fn a_run_cut_again_is_the_segments_that_it_was_made_of() {
             let tcp_len = packet.len() - tcp;
             let addresses = match v6 {
                 false => {
-                    assert_eq!(word(&packet, 16), packet.len() - 14);
-                    assert_eq!(folded(sum(&packet[14..34])), 0xffff);
-                    &packet[26..34]
+                    assert_eq!(word(&packet, ip + 2), packet.len() - ip);
+                    assert_eq!(folded(sum(&packet[ip..tcp])), 0xffff);
+                    &packet[ip + 12..tcp]
                 }
                 true => {
-                    assert_eq!(word(&packet, 18), tcp_len);
-                    &packet[22..54]
+                    assert_eq!(word(&packet, ip + 4), tcp_len);
+                    &packet[ip + 8..tcp]
                 }
             };
             let pseudo = folded(sum(addresses) + 6 + tcp_len as u64);
             assert_eq!(word(&packet, tcp + 16), usize::from(pseudo));
         }
     }
+}
+
+#[test]
+fn a_tag_of_another_vlan_or_a_second_one_is_in_no_run() {
+    let mut frames = tagged(row(false, &[1000; 3]));
+    assert_eq!(count(&frames), 3);
+    frames[1][15] = 6;
+    assert_eq!(count(&frames), 1, "of VLAN 6");
+    frames[1].splice(12..16, []);
+    assert_eq!(count(&frames), 1, "without a tag");
+    assert_eq!(count(&tagged(tagged(row(true, &[1000; 2])))), 0, "two tags");
 }
 
 #[test]
@@ -173,11 +206,13 @@ fn a_segment_that_says_something_else_begins_another_packet() {
             frames[1][at] ^= 1;
             assert_eq!(count(&frames), 1, "byte {at}");
         }
-        for flag in [0x01, 0x02, 0x04, 0x20, 0x40, 0x80] {
+        for flag in [0x01, 0x02, 0x04, 0x20, ECE, 0x80] {
             let mut frames = row(v6, &[1000; 3]);
             frames[1][tcp + 13] |= flag;
             assert_eq!(count(&frames), 1, "flag {flag:#x}");
-            assert_eq!(count(&frames[1..]), 0, "flag {flag:#x} at the front");
+            // The congestion window was reduced once: CWR is on one segment.
+            let front = usize::from(flag == ECE);
+            assert_eq!(count(&frames[1..]), front, "flag {flag:#x} at the front");
         }
     }
 }
