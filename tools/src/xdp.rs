@@ -28,13 +28,13 @@ impl From<Mode> for ModePreference {
 /// Which XDP mode a device in this process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DeviceMode {
-    /// Native where the driver has it, else generic
+    /// Super-packets on a veth or tap with one queue and tso on, else native where the driver has it, else generic
     Auto,
     /// In the driver
     Native,
     /// In the kernel, for any driver
     Generic,
-    /// In the kernel, with packets of up to 64 KiB (Linux 6.9): for veth, tap and the like
+    /// In the kernel, with packets of up to 64 KiB (Linux 6.9)
     SuperPackets,
 }
 

@@ -263,7 +263,8 @@ impl Default for Polling {
 /// Which kind of XDP attachment is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// The driver's own; the generic one when the driver has none.
+    /// [`SuperPackets`](Self::SuperPackets) on a veth or tap with one queue that is given unsplit segments to send
+    /// (TSO), where the kernel can; else the driver's own; else the generic one.
     #[default]
     Auto,
     /// The driver's own or nothing.

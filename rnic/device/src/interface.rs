@@ -19,7 +19,7 @@ use rnic_host::ports::Ports;
 use rnic_host::rejecting::Rejecting;
 use rnic_host::{Interface, Members, Netlink, Sockets};
 use rnic_net::{IcmpReport, Vlans};
-use rnic_steering::Steering;
+use rnic_steering::{ModePreference, Steering};
 
 use crate::runtime::{Shards, log_refusal};
 use crate::sync::lock;
@@ -39,8 +39,10 @@ pub(crate) struct OpenInterface {
     l2: Mutex<Vec<L2Interface>>,
     /// The VLANs of local addresses.
     vlans: Vlans,
-    /// `native` or `generic`.
+    /// `native` or `generic`, for people.
     pub(crate) xdp_mode: String,
+    /// What was asked of the kernel.
+    mode: ModePreference,
     /// Whose queues are served; none on the loopback.
     pub(crate) members: Option<Members>,
     /// RX queues that the interface has beside these.
@@ -90,6 +92,7 @@ impl OpenInterface {
             l2: Mutex::new(l2),
             vlans: Vlans::default(),
             xdp_mode: "none".to_owned(),
+            mode: ModePreference::default(),
             members: None,
             unserved_queues: AtomicU32::new(0),
             link: AtomicU8::default(),
@@ -167,7 +170,7 @@ impl OpenInterface {
 
     /// Whether its interface, as it was found now, sends larger frames than this device has memory for.
     pub(crate) fn outgrown_by(&self, found: &Interface) -> bool {
-        Sockets::chunk(found, self.config.mode.into())
+        Sockets::chunk(found, self.mode)
             .is_ok_and(|chunk| chunk.frame_capacity() > self.frame_bytes)
     }
 }

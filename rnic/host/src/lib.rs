@@ -29,6 +29,7 @@ mod route;
 pub mod seccomp;
 mod signals;
 mod sockets;
+pub mod super_packets;
 pub mod unheeded;
 mod way;
 pub mod xfrm;

@@ -185,9 +185,7 @@ fn carries(link: &LinkMessage) -> bool {
 
 /// What the kernel tells of a bond as such, if it is one.
 fn bond(link: &LinkMessage) -> Option<&[InfoBond]> {
-    infos(link)
-        .any(|info| *info == LinkInfo::Kind(InfoKind::Bond))
-        .then_some(())?;
+    (kind(link) == Some(&InfoKind::Bond)).then_some(())?;
     let data = infos(link).find_map(|info| match info {
         LinkInfo::Data(InfoData::Bond(told)) => Some(told.as_slice()),
         _ => None,
@@ -218,6 +216,14 @@ fn check(bond: &[InfoBond], interface: &Interface) -> Result<(), HostError> {
         }
     }
     Ok(())
+}
+
+/// What kind of virtual interface the kernel says that this is, if it is one.
+pub(super) fn kind(link: &LinkMessage) -> Option<&InfoKind> {
+    infos(link).find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind),
+        _ => None,
+    })
 }
 
 /// The RX queues that a device of the interface has.

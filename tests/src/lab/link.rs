@@ -14,8 +14,8 @@ pub struct LinkOptions {
     pub mtu: u32,
     /// RX and TX queues of each end, at least 1.
     pub queues: u32,
-    /// Leaves checksum and segmentation offloads on. A frame that the kernel sends then carries no
-    /// valid checksum, which XDP programs and AF_XDP sockets on the other end can see.
+    /// Leaves checksum and segmentation offloads on, as a veth has them. Daemons then choose super-packets where
+    /// there is one queue, and what a kernel sends has no checksum.
     pub offloads: bool,
     /// Something between the hosts that changes frames; a plain cable when `None`.
     pub cable: Option<Cable>,
@@ -26,7 +26,7 @@ impl Default for LinkOptions {
         Self {
             mtu: 1500,
             queues: default_queues(),
-            offloads: false,
+            offloads: default_offloads(),
             cable: None,
         }
     }
@@ -40,6 +40,16 @@ pub fn default_queues() -> u32 {
     said.map_or(1, |said| {
         said.parse().expect("RNIC_TEST_QUEUES is a number")
     })
+}
+
+/// Whether links have offloads where a test does not say: not, or what `RNIC_TEST_OFFLOADS` says (0 or 1), so that any
+/// test can be run over super-packets.
+fn default_offloads() -> bool {
+    match std::env::var("RNIC_TEST_OFFLOADS").as_deref() {
+        Ok("1") => true,
+        Ok("0") | Err(_) => false,
+        Ok(other) => panic!("RNIC_TEST_OFFLOADS is {other}, neither 0 nor 1"),
+    }
 }
 
 /// Joins two hosts by a veth pair; both ends are [`INTERFACE`] and up.

@@ -64,6 +64,7 @@ mod shards;
 mod silent_peers;
 mod soak;
 mod stopped;
+mod super_packets;
 mod tcp_pipe;
 mod tools;
 mod transfers;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use rnic_tests::daemon::Daemon;
-use rnic_tests::lab::Family;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{Family, LinkOptions};
 use rnic_tests::pair::Pair;
 use rnic_tests::pattern::Pattern;
 use rnic_tests::tool;
@@ -46,7 +46,29 @@ impl Levels {
 
 #[test]
 fn daemons_hold_after_a_soak_what_they_held_before() {
-    let mut pair = Pair::new("soak");
+    soak(&mut Pair::new("soak"));
+}
+
+#[test]
+fn daemons_hold_after_a_soak_of_super_packets_what_they_held_before() {
+    let link = LinkOptions {
+        offloads: true,
+        ..LinkOptions::default()
+    };
+    let mode = DaemonOptions {
+        mode: Some("super-packets"),
+        ..DaemonOptions::default()
+    };
+    let mut pair = Pair::with("soak-super", &link, &mode);
+    soak(&mut pair);
+    for daemon in [&pair.daemon_a, &pair.daemon_b] {
+        assert!(daemon.counter("port0_super_packets_sent") > 0);
+        assert!(daemon.counter("port0_chains_received") > 0);
+        assert_eq!(daemon.counter("port0_bad_receive_chains"), 0);
+    }
+}
+
+fn soak(pair: &mut Pair) {
     let families = [(Family::V4, PORT), (Family::V6, PORT + 1)];
     let _servers = families.map(|(family, port)| {
         tool::server(

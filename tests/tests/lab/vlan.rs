@@ -15,12 +15,18 @@ const VLAN: u16 = 7;
 
 /// A daemon whose file says this of a VLAN of its interface.
 fn daemon(lab: &Lab, host: &Host, vlan: &str) -> Daemon {
+    daemon_in(lab, host, vlan, None)
+}
+
+/// The same in this mode, if one is given.
+fn daemon_in(lab: &Lab, host: &Host, vlan: &str, mode: Option<&'static str>) -> Daemon {
     let name = host.namespace.name();
     let config = lab.directory().join(format!("{name}.toml"));
     let text = format!("[[interface]]\nname = \"{INTERFACE}\"\n[[interface.vlan]]\n{vlan}\n");
     std::fs::write(&config, text).expect("a file in the lab's directory");
     let options = DaemonOptions {
         capture: true,
+        mode,
         arguments: vec!["--config".to_owned(), config.display().to_string()],
         ..DaemonOptions::default()
     };
@@ -110,6 +116,29 @@ fn both_ends_keep_to_their_vlan_also_when_the_path_changes() {
     drop(client);
     for daemon in [on_a, on_b] {
         assert_eq!(daemon.counter("rx_wrong_vlan"), 0);
+        assert_eq!(tags(daemon), [VLAN.to_string()]);
+    }
+}
+
+#[test]
+fn super_packets_keep_their_tag() {
+    let mut lab = Lab::new("vlan-super");
+    let link = LinkOptions {
+        offloads: true,
+        ..LinkOptions::default()
+    };
+    let (a, b) = lab.pair(&link);
+    let start = |host| daemon_in(&lab, host, &all_of(host, VLAN), Some("super-packets"));
+    let [on_a, on_b] = [&a, &b].map(start);
+    for family in Family::ALL {
+        moves(&on_a, (&on_b, b.address(family, PORT)));
+        moves(&on_b, (&on_a, a.address(family, PORT)));
+    }
+    for daemon in [on_a, on_b] {
+        assert!(daemon.counter("port0_super_packets_sent") > 0);
+        assert!(daemon.counter("port0_chains_received") > 0);
+        assert_eq!(daemon.counter("rx_wrong_vlan"), 0);
+        assert_eq!(daemon.counter("rx_bad_tcp_checksum"), 0);
         assert_eq!(tags(daemon), [VLAN.to_string()]);
     }
 }

@@ -60,7 +60,7 @@ impl Configured for DeviceConfig {
             set |config, value| config.dedicated_queues = Some(parsed(value.text())?);
             show |config| or(config.dedicated_queues.as_ref(), "none: all are served");
         "mode" "MODE" Text, Reopen, interface_only = true;
-            "XDP mode: `auto` for native where the driver has it, else generic; `native`, in the driver; `generic`, in the kernel, for any driver; `super-packets`, generic with packets of up to 64 KiB (Linux 6.9), for veth, tap and the like";
+            "XDP mode: `auto` for super-packets on a veth or tap with one queue and tso on (Linux 6.9), else native where the driver has it, else generic; `native`, in the driver; `generic`, in the kernel, for any driver; `super-packets`, generic with packets of up to 64 KiB";
             set |config, value| config.mode = of_word(&MODES, value.text())?;
             show |config| word_of(&MODES, &config.mode);
         "frames" "N" Number(1, u32::MAX), Reopen;

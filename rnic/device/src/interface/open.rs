@@ -8,10 +8,11 @@ use rnic_host::HostError;
 use rnic_host::address::addresses;
 use rnic_host::icmp::IcmpSocket;
 use rnic_host::steering_error;
+use rnic_host::super_packets::Choice;
 use rnic_host::{Interface, Netlink};
 use rnic_host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use rnic_net::Vlans;
-use rnic_steering::{KnownFlows, SteeringConfig};
+use rnic_steering::{KnownFlows, ModePreference, SteeringConfig};
 use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
 
 use super::paths::L2Interface;
@@ -62,6 +63,7 @@ pub(crate) struct Found {
     /// Of its packet buffers.
     pub(crate) chunk: ChunkSize,
     members: Members,
+    choice: Choice,
 }
 
 /// Looks up an interface that is to be opened, and whether it can be as `config` says.
@@ -70,9 +72,13 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
     let vlans = vlans(config)?;
     let l2 = find(config, &netlink)?;
     let interface = &l2[0].interface;
-    let chunk = Sockets::chunk(interface, config.mode.into())?;
-    Sockets::check_busy_poll(interface, config.busy_poll)?;
     let members = Members::of(&netlink, interface)?;
+    let choice = match config.mode {
+        XdpMode::Auto => Choice::suits(&netlink, interface, &members),
+        asked => Choice::asked(asked.into()),
+    };
+    let chunk = Sockets::chunk(interface, choice.mode)?;
+    Sockets::check_busy_poll(interface, config.busy_poll)?;
     check_queues(config, interface, &members)?;
     let members = served(config, members)?;
     Ok(Found {
@@ -81,6 +87,7 @@ pub(crate) fn look_up(config: &DeviceConfig) -> Result<Found, DeviceError> {
         l2,
         chunk,
         members,
+        choice,
     })
 }
 
@@ -109,6 +116,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         l2,
         chunk,
         members,
+        choice,
     } = look_up(&config)?;
     let interface = l2[0].interface.clone();
     let cores = |members: &Members| {
@@ -124,7 +132,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         limits: config.flood_limits.shared_by(members.queues()),
         sctp_udp_port: config.sctp_udp.map(|udp| udp.port),
     };
-    let mut steering = attach(&interface, &members, config.mode.into(), &steering_config)?;
+    let mut steering = attach(&interface, &members, choice.mode, &steering_config)?;
     // Some drivers add queues for XDP.
     let members = Members::of(&netlink, &interface)?;
     let members = served(&config, members)?;
@@ -133,7 +141,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
     let sockets_config = SocketsConfig {
         frames: config.frames,
         chunk,
-        super_packets: config.mode == XdpMode::SuperPackets,
+        super_packets: choice.mode == ModePreference::GenericSeveralBuffers,
         rx_ring: RING,
         tx_ring: RING,
         busy_poll: config.busy_poll,
@@ -151,8 +159,9 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
 
     let flows: Result<Vec<_>, _> = (0..shards).map(|_| steering.known_flows()).collect();
     let flows = flows.map_err(|error| steering_error(&interface, error))?;
+    let why = choice.why.map_or(String::new(), |why| format!(" ({why})"));
     log::info!(
-        "interface {}: XDP in {xdp_mode} mode, {queues} queue(s), {shards} shard(s), MTU {}, {} frames of {} bytes",
+        "interface {}: XDP in {xdp_mode} mode{why}, {queues} queue(s), {shards} shard(s), MTU {}, {} frames of {} bytes",
         interface.name,
         interface.defaults.mtu,
         umem.frames(),
@@ -168,6 +177,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
         OpenInterface::new((config, number), l2, umem.frame_capacity(), Some(steering))?;
     opened.vlans = vlans;
     opened.xdp_mode = xdp_mode;
+    opened.mode = choice.mode;
     opened.netlink = Some(netlink);
     opened.members = Some(members);
     opened.icmp_sockets = Mutex::new(icmp);
