@@ -9,10 +9,7 @@ use std::net::IpAddr;
 pub enum SteeringError {
     /// There is no such interface.
     #[error("no interface {interface} in this network namespace; `ip link` lists those there are")]
-    UnknownInterface {
-        /// The name asked for.
-        interface: String,
-    },
+    UnknownInterface { interface: String },
     /// EPERM or EACCES.
     #[error(
         "{interface}: not permitted to {asked}; run as root or give CAP_NET_ADMIN and CAP_BPF \
@@ -50,11 +47,7 @@ pub enum SteeringError {
     MtuTooLarge { interface: String },
     /// The kernel's verifier or loader did not take the program.
     #[error("{interface}: the kernel does not take the steering program: {reason}")]
-    Load {
-        interface: String,
-        /// What the loader says.
-        reason: String,
-    },
+    Load { interface: String, reason: String },
     /// A bond has more members than the program knows.
     #[error(
         "{interface}: a bond of {found} members asked, but {most} can be steered: take some away"
@@ -82,7 +75,6 @@ pub enum SteeringError {
     Kernel {
         interface: String,
         asked: &'static str,
-        /// The kernel's answer.
         cause: io::Error,
     },
 }

@@ -15,7 +15,6 @@ use crate::program::Program;
 /// messages: some hundred errors.
 const QUEUE: usize = 128 << 10;
 
-/// Which ICMP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IpVersion {
     /// ICMP (RFC 792). Messages begin with the IP header; their ICMP checksum was not looked at.

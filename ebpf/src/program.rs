@@ -58,7 +58,6 @@ const fn name(variant: Variant) -> &'static str {
     }
 }
 
-/// The loaded object.
 pub(crate) struct Program {
     ebpf: Ebpf,
     claims: HashMap<MapData, [u8; KEY_LEN], u32>,

@@ -117,7 +117,6 @@ impl Daemon {
             .expect("the test asked for a capture")
     }
 
-    /// The host it serves.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace

@@ -11,9 +11,7 @@ const MTU: u32 = 1500;
 /// A host with a daemon, and a peer. Fields are dropped in this order.
 #[derive(Debug)]
 pub struct Interop {
-    /// The RNIC.
     pub daemon: Daemon,
-    /// The machine with siw.
     pub peer: Peer,
     options: DaemonOptions,
     link: Option<Linksim>,

@@ -43,7 +43,6 @@ pub struct Lab {
 /// A host: a namespace and its end of a link.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Where it lives.
     pub namespace: Namespace,
     /// Its IPv4 address, of a /24.
     pub v4: Ipv4Addr,

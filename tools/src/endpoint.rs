@@ -17,7 +17,6 @@ const BATCH: usize = 32;
 /// What ends a tool's run.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The RNIC said so.
     #[error(transparent)]
     Rnic(#[from] rnic::Error),
     /// The interface can't be opened as an RNIC.
@@ -45,7 +44,6 @@ pub enum ToolError {
     Work {
         wr_id: u64,
         status: WcStatus,
-        /// How the connection ended.
         detail: Option<String>,
     },
     /// The bytes that arrived are not those that were sent.

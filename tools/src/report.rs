@@ -76,7 +76,6 @@ pub struct Goodput {
     /// Payload bytes moved.
     pub bytes: u64,
     pub messages: u64,
-    /// How long it took.
     pub seconds: f64,
     /// 10^9 bits of payload a second.
     pub gbit_per_second: f64,

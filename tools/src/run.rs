@@ -60,7 +60,6 @@ pub enum RunError {
     #[error("can't run {}: {source}", program.display())]
     Program {
         program: OsString,
-        /// What the kernel said.
         source: std::io::Error,
     },
     /// The kernel refused something.

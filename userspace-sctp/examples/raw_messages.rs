@@ -159,7 +159,6 @@ struct Node {
     posted: usize,
     /// The longest message that may be posted, once the path's MTU has changed.
     message_max: usize,
-    /// How the association ended.
     over: Option<String>,
 }
 

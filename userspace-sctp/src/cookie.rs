@@ -29,10 +29,8 @@ const MAC_LEN: usize = 16;
 /// In place of tie tags, when there was no association at the INIT (section 5.2.2).
 const NO_TIE: u64 = 0;
 
-/// What a cookie keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// When it was made.
     pub made: Instant,
     /// How long it is good, in whole milliseconds.
     pub lifespan: Duration,

@@ -29,7 +29,6 @@ pub struct Transmission {
     pub again: bool,
 }
 
-/// What a SACK changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// For the congestion control of each path.

@@ -51,7 +51,6 @@ pub struct Listening<'a> {
     pub remote: SocketAddr,
     /// Most further addresses of the peer.
     pub other_addresses: usize,
-    /// The present time.
     pub now: Instant,
     /// A random Verification Tag, not 0 (section 5.3.1).
     pub tag: u32,

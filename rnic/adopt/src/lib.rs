@@ -191,7 +191,6 @@ pub enum NotAdopted {
         "the kernel has no userfaultfd(2) that protects shared memory from writes (Linux 5.19)"
     )]
     Kernel,
-    /// The kernel's refusal.
     #[error("{call} failed: {errno}")]
     Host { call: &'static str, errno: Errno },
 }

@@ -14,7 +14,6 @@ pub(crate) struct Part {
     pub(crate) what: What,
     /// What its program may do there.
     pub(crate) may: May,
-    /// Where it lies.
     pub(crate) run: Run,
 }
 

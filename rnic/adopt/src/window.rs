@@ -38,7 +38,6 @@ pub(crate) struct Window {
     pub(crate) runs: Runs,
 }
 
-/// A file's name.
 pub(crate) type Key = (u64, u64);
 
 impl Window {

@@ -156,7 +156,6 @@ enum Listener {
     Tcp(TcpListener),
 }
 
-/// Where one is served.
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),

@@ -49,11 +49,7 @@ pub(crate) enum ServeError {
     #[error("can't give up privileges: {0}")]
     Privileges(Errno),
     #[error("can't switch to user {user}: {errno}: start rnicd as root, or leave --user out")]
-    User {
-        user: String,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    User { user: String, errno: Errno },
     /// Threads that close channels.
     #[error("can't start the thread that closes surplus clients' channels: {0}")]
     Closer(std::io::Error),

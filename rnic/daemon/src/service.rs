@@ -62,7 +62,6 @@ impl Service {
         self.ready();
     }
 
-    /// The shard answers.
     pub(crate) fn alive(&self) {
         self.tell("WATCHDOG=1");
     }

@@ -24,7 +24,6 @@ const SOCKET_MODE_OF_USER: u32 = 0o600;
 /// Everything that the daemon runs with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Its own settings.
     pub(crate) own: DaemonConfig,
     /// Whom to become first; none: nobody else.
     pub(crate) user: Option<Account>,

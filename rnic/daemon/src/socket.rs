@@ -60,7 +60,6 @@ pub(crate) enum SocketError {
     )]
     Host {
         path: PathBuf,
-        /// What was being done.
         what: &'static str,
         source: io::Error,
     },

@@ -38,7 +38,6 @@ pub enum DeviceError {
     )]
     NoCapabilities {
         interfaces: Vec<String>,
-        /// The capabilities' names.
         missing: Vec<String>,
     },
     /// Packet buffers are more than the limit of locked memory ([`crate::Devices::check`]).
@@ -67,7 +66,6 @@ pub enum DeviceError {
     /// Something else that the kernel refused.
     #[error("{what}: {cause}")]
     Host {
-        /// What was being done.
         what: &'static str,
         cause: io::Error,
     },

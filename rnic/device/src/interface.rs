@@ -33,7 +33,6 @@ use route_monitor::StaleNeighbors;
 #[derive(Debug)]
 pub(crate) struct OpenInterface {
     pub(crate) config: DeviceConfig,
-    /// The device's number.
     pub(crate) number: u8,
     /// The interface itself, and those that the kernel has for its VLANs.
     l2: Mutex<Vec<L2Interface>>,

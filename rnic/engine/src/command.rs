@@ -85,7 +85,6 @@ pub enum Command {
     AddCq {
         client: ClientId,
         cq: CqId,
-        /// The engine's end.
         ring: CqProducer,
         /// A socket to which one byte is sent, without blocking, when an armed CQ gets a
         /// completion. All shards have the same one.
@@ -93,11 +92,7 @@ pub enum Command {
     },
     /// Another ring for a completion queue that has not failed. Where other shards have rings of it too, whoever
     /// waits for its completions is woken.
-    ReplaceCqRing {
-        cq: CqId,
-        /// The engine's end.
-        ring: CqProducer,
-    },
+    ReplaceCqRing { cq: CqId, ring: CqProducer },
     /// A completion queue takes nothing any more in another shard: nor does it here.
     FailCq { cq: CqId },
     /// No queue pair uses it any more.
@@ -108,7 +103,6 @@ pub enum Command {
         srq: SrqId,
         /// Elements that a receive may have.
         max_sge: u32,
-        /// The engine's end.
         ring: WorkQueueConsumer,
     },
     /// Tell once, by [`Event::SrqLimit`], when fewer than `limit` receives wait.
@@ -159,7 +153,6 @@ pub enum Command {
         /// Where, with the port that was taken. Most of its backlog are between the handshake of TCP and accept or
         /// reject.
         spec: ListenSpec,
-        /// Which peers may connect.
         peers: PeerRules,
     },
     /// What the host lets nobody send in clear over the interface, from now on. Connections that may not go on end with
@@ -185,7 +178,6 @@ pub enum Command {
         spec: ConnectSpec,
         /// Our address and port.
         local: SocketAddr,
-        /// How frames get there.
         path: Path,
         /// The internal link that they go over, counted from 0. None: they go over the interface, or the
         /// loopback when the path is one.

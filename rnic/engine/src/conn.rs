@@ -211,7 +211,6 @@ impl Conn {
         self.kind != ConnKind::Session
     }
 
-    /// What its frames carry.
     pub fn transport(&self) -> Transport {
         match self.kind {
             ConnKind::Tcp => Transport::Tcp,

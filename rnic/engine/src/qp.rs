@@ -75,7 +75,6 @@ pub struct QpContext<'a> {
     /// Where receives of queue pairs without their own come from.
     pub srqs: &'a mut SrqTable,
     pub counters: &'a mut QpCounters,
-    /// How long work takes.
     pub times: &'a mut WorkTimes,
     /// Memory for what is under way.
     pub queue_pool: &'a mut QueuePool,

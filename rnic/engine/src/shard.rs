@@ -326,7 +326,6 @@ impl<P: Port> Shard<P> {
         levels(&self.dp, &self.tx)
     }
 
-    /// What queue pairs counted.
     pub fn qp_counters(&self) -> QpCounters {
         self.dp.tables.client_stats.total()
     }

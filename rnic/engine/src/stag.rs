@@ -57,7 +57,6 @@ pub struct StagTable {
 /// Who uses an STag: a queue pair's stream, in its protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The protection domain.
     pub pd: PdId,
     pub qp: QpNum,
 }

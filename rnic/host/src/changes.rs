@@ -95,7 +95,6 @@ impl Changes {
     }
 }
 
-/// What may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
     /// Something that can matter.

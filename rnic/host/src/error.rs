@@ -83,11 +83,7 @@ pub enum HostError {
              8 MiB of packet buffers"
         )
     )]
-    NoPrivilege {
-        interface: String,
-        /// What was being done.
-        what: String,
-    },
+    NoPrivilege { interface: String, what: String },
     /// XDP can't be had.
     #[error(transparent)]
     Steering { source: SteeringError },

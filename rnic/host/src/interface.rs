@@ -14,7 +14,6 @@ pub struct Interface {
     pub name: String,
     /// Its number in its network namespace.
     pub index: u32,
-    /// Its Ethernet address.
     pub mac: [u8; 6],
     /// Its MTU, and the hop limits that the kernel gives to what leaves over it.
     pub defaults: PathDefaults,

@@ -212,7 +212,6 @@ impl<C: Claims> Ports<C> {
         inner.release_if_unused(at);
     }
 
-    /// What takes the frames.
     pub fn with_claims<T>(&self, f: impl FnOnce(&mut C) -> T) -> T {
         f(&mut self.lock().claims)
     }

@@ -45,7 +45,6 @@ const KINDS: [(Kind, RouteType, RuleAction, &str); 3] = [
     ),
 ];
 
-/// A route or rule.
 #[derive(Clone, Debug)]
 struct Entry {
     kind: Kind,

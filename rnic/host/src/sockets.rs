@@ -32,7 +32,6 @@ pub struct SocketsConfig {
 
 #[derive(Debug)]
 pub struct Sockets {
-    /// The packet buffers.
     pub umem: Umem,
     /// Those that are free: all that the sockets have not.
     pub pool: FramePool,

@@ -31,7 +31,6 @@ pub(crate) struct Session {
     rnic: rnic::Context,
     interface: String,
     gone: AtomicBool,
-    /// One of each type.
     parts: Mutex<Vec<Arc<dyn Part>>>,
 }
 

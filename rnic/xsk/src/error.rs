@@ -85,11 +85,7 @@ pub enum XskError {
     },
     /// Anything else.
     #[error("{request}: {cause}")]
-    Kernel {
-        request: Request,
-        /// The kernel's answer.
-        cause: io::Error,
-    },
+    Kernel { request: Request, cause: io::Error },
 }
 
 /// The error for what the kernel (or xsk-rs, which wraps its answer) said to `request`.

@@ -69,7 +69,6 @@ struct Inbox {
     bell: Bell,
 }
 
-/// What an end counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoverStatistics {
     /// Packets given to other shards.

@@ -53,7 +53,6 @@ struct Outbound {
 /// What goes one way, and whom it wakes.
 #[derive(Debug)]
 struct Direction {
-    /// The link's memory.
     umem: Umem,
     /// Under way, oldest first.
     sent: Queue<Frame>,

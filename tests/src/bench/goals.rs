@@ -90,7 +90,6 @@ impl Goal {
         sides.any(|side| side.names.iter().any(|one| one == name))
     }
 
-    /// Whether it is met.
     #[must_use]
     pub fn verdict(&self, results: &Results) -> Verdict {
         match self.measured(results) {

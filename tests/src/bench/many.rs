@@ -43,7 +43,6 @@ const IDLE: Duration = Duration::from_secs(2);
 /// timers of their beginning for a second or two.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// RDMA Writes of so many bytes each.
@@ -54,9 +53,7 @@ pub enum Traffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyRun {
     pub queue_pairs: u32,
-    /// What they do.
     pub traffic: Traffic,
-    /// Where the RNICs are.
     pub rnic_source: RnicSource,
 }
 

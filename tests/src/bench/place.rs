@@ -39,7 +39,6 @@ impl Napi {
 /// What is between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Link {
-    /// A veth pair.
     Cable,
     /// None: both ends are on one host and connect by 127.0.0.1.
     Loopback,

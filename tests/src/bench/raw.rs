@@ -38,7 +38,6 @@ impl RawPing {
     }
 }
 
-/// What frames carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// What nobody writes or reads.

@@ -14,7 +14,6 @@ use super::{CPU, GBIT, GBIT_ALONE, MESSAGES, P50, P90, P99, P999};
 
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// Where it was measured.
     pub machine: &'a Machine,
     /// How long each run measured.
     pub duration: Duration,

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::stats::Summary;
 use super::{Case, Figures};
 
-/// What one case did.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub case: Case,

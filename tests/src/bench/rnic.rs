@@ -14,7 +14,6 @@ use super::{Figures, GBIT, MESSAGES, P50, P90, P99, P999, Testbed};
 use crate::lab::{Command, Finished, INTERFACE, Process, Signal};
 use crate::tool;
 
-/// Where the RNICs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RnicSource {
     /// In the processes that use them.
@@ -100,7 +99,6 @@ pub struct RnicRun {
     pub operation: Operation,
     /// Bytes of a message.
     pub size: u32,
-    /// Where the RNICs are.
     pub rnic_source: RnicSource,
     /// With MPA Markers, both ways.
     pub markers: bool,

@@ -42,7 +42,6 @@ impl Span {
 /// Finds the figures in what the client and the server said.
 pub type Read = fn(&Finished, Option<&Finished>) -> Result<Figures, String>;
 
-/// Both ends.
 #[derive(Debug)]
 pub struct Running {
     client: Process,

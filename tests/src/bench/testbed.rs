@@ -47,7 +47,6 @@ pub struct Testbed {
     pairs: Vec<(Place, Pair)>,
     lab: Lab,
     library: OnceCell<Library>,
-    /// The two hosts'.
     cores: [usize; 2],
     /// All that may be used.
     allowed: Vec<usize>,

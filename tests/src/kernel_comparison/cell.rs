@@ -1,6 +1,5 @@
 //! The links on which both are measured.
 
-/// One kind of link.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     /// For the table and for `--only`.

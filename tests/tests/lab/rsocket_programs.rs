@@ -133,7 +133,6 @@ fn iperf3_runs_on_rsockets_by_librspreload() {
     }
 }
 
-/// What makes the calls.
 const SCRIPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/lab/rsocket_programs/calls.py"

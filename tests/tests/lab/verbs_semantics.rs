@@ -30,7 +30,6 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How programs are built.
 const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm", "-pthread"]);
 /// With nothing of the verbs but the headers.
 const CPP_ALONE: (&str, &[&str]) = ("g++", &["-std=c++17", "-ldl"]);

@@ -57,7 +57,6 @@ fn bytes(plan: &Plan, wrong: Option<u64>) -> Vec<u8> {
     bytes
 }
 
-/// One end that lies.
 struct Liar {
     end: Endpoint,
     notes: Notes,

@@ -25,7 +25,6 @@ pub enum Until {
 /// How long a run is.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// When it ends.
     pub until: Until,
     /// In [intervals](Turns) of so long: of bandwidth only.
     pub turn: Option<Duration>,

@@ -35,7 +35,6 @@ const PROOF_WR: u64 = 1 << 40;
 /// its neighbours' within seconds.
 const TURN: Duration = Duration::from_millis(100);
 
-/// What a client does.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// How many queue pairs there are, at least 1.
@@ -46,7 +45,6 @@ pub struct Load {
     pub depth: u32,
     /// The first queue pair also writes alone, alternating with all of them, with so many messages outstanding.
     pub alone: Option<u32>,
-    /// How long to measure.
     pub duration: Duration,
     /// What DDP goes over.
     pub transport: Transport,

@@ -9,7 +9,6 @@ use super::RunError;
 /// The library that programs of the verbs load.
 pub const VERBS_LIBRARY: &str = "libibverbs.so.1";
 
-/// The daemon's program.
 const RNICD: &str = "rnicd";
 
 /// The daemon's program: beside this one, where an installation puts daemons (`../sbin`), or in `path`,

@@ -24,7 +24,6 @@ pub(crate) enum Answering {
     Nothing,
 }
 
-/// What a cookie does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collision {
     /// The rest of its packet is the association's.

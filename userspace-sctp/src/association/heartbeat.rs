@@ -154,7 +154,6 @@ pub(super) fn write_info<B>(
     Ok((nonce, env.now))
 }
 
-/// What a heartbeat says.
 pub(super) fn info(nonce: u64, sent: Instant) -> [u8; 16] {
     // Truncated after some 584 years.
     let sent = sent.as_nanos();

@@ -7,7 +7,6 @@ mod tests;
 
 use crate::tsn::Tsn;
 
-/// What a SACK acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Acknowledged {
     /// Bytes of chunks that no SACK acknowledged before, by its cumulative TSN or a block.

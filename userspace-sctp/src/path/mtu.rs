@@ -10,7 +10,6 @@ use userspace_net::pmtu::{PathMtu, Settings};
 
 use crate::config::{Config, MTU_MIN, UDP_HEADER_LEN, ip_header_len, packet_max};
 
-/// What a path takes.
 #[derive(Debug)]
 pub(crate) struct Mtu {
     search: PathMtu,

@@ -48,7 +48,6 @@ impl Rto {
         }
     }
 
-    /// The present timeout.
     pub const fn get(&self) -> Duration {
         self.rto
     }

@@ -28,7 +28,6 @@ fn to(destination: u16) -> Option<UdpPorts> {
     })
 }
 
-/// An association in UDP.
 fn established() -> (Script, AssocId) {
     let mut script = Script::new(config());
     script.udp = Some(PEERS);

@@ -8,7 +8,6 @@ use userspace_tcp::{ConnId, Event, Info, Outgoing, Received, SoftError, Stack, S
 use super::pattern::pattern;
 use super::{Buf, Buffers, BytePlan, ByteStream, Random, Seen};
 
-/// What the application does.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Bytes to send.

@@ -30,7 +30,6 @@ pub struct FlowPlan {
     pub v6: bool,
     /// Both sides connect at the same time; otherwise the first one does.
     pub both_open: bool,
-    /// When it is opened.
     pub at: Duration,
     /// When the first side is done with it, it is opened once more between the same ports.
     pub again: bool,

@@ -31,7 +31,6 @@ pub(crate) struct InterfaceGiven {
     pub(crate) link: Values,
     /// The peers of connections over it, before what the first part of the file says of all.
     pub(crate) allowed_peers: Option<AllowList>,
-    /// Its VLANs.
     pub(crate) vlans: Vec<VlanConfig>,
 }
 

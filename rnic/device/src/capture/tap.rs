@@ -42,7 +42,6 @@ pub(super) struct Captured {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A shard's end.
 #[derive(Clone, Debug)]
 pub(crate) struct Tap {
     full: Sender<Captured>,
@@ -69,7 +68,6 @@ impl Capture for Tap {
     }
 }
 
-/// The thread's end.
 #[derive(Debug)]
 pub(super) struct Queue {
     full: Receiver<Captured>,

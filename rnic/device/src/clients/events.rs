@@ -100,7 +100,6 @@ impl EventQueue {
         self.lock().flush()
     }
 
-    /// Whether events wait.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }

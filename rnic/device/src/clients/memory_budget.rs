@@ -38,7 +38,6 @@ pub(crate) struct MemoryBudget {
 /// Held while a request that takes much is carried out.
 pub(crate) type Exclusive = Option<MutexGuard<'static, ()>>;
 
-/// What a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
     /// Next to nothing, or only what it gives back.

@@ -39,7 +39,6 @@ pub struct Pair {
     qps: Vec<(QpNum, QpNum)>,
 }
 
-/// The shards' time.
 enum Clock {
     Real(std::time::Instant),
     /// As much later at each look, in nanoseconds: the same work takes the same instructions.
@@ -118,7 +117,6 @@ pub fn run(options: &Options) {
     );
 }
 
-/// What one thread did.
 struct Outcome {
     done: u64,
     spent: Spent,

@@ -101,14 +101,10 @@ pub struct QpStatus {
 pub enum CommandError {
     /// The named object does not exist (any more).
     #[error("no such {what}")]
-    Unknown {
-        /// What kind of object.
-        what: &'static str,
-    },
+    Unknown { what: &'static str },
     /// The object is in a state that does not allow this.
     #[error("the {what} is {found}, but must be {wanted}")]
     WrongState {
-        /// What kind of object.
         what: &'static str,
         found: String,
         /// The state that is needed.

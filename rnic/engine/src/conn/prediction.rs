@@ -28,7 +28,6 @@ pub(crate) struct Learnt {
     pub path: Path,
     /// The port that they come from.
     pub port: usize,
-    /// The ECN field.
     pub ecn: Ecn,
     header: TcpHeader,
     headers: HeaderPrediction,

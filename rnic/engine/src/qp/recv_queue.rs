@@ -31,7 +31,6 @@ pub(super) struct ReceiveSide {
     seen: Option<(Msn, Place)>,
 }
 
-/// Where receives come from.
 #[derive(Debug)]
 enum Receives {
     Own(WorkQueueConsumer),

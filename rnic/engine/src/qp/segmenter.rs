@@ -53,7 +53,6 @@ pub(super) enum Payload<'a> {
     Empty,
 }
 
-/// A message with payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message<'a> {
     /// Of its first segment.
@@ -82,7 +81,6 @@ struct Segmenter<'a> {
     fpdus: u32,
 }
 
-/// How FPDUs are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
     pub markers: Markers,

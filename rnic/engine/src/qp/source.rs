@@ -3,7 +3,6 @@
 /// The two sources of messages, which take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The send queue.
     Work,
     /// The peer's requests.
     Responses,

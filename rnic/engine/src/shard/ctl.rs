@@ -63,7 +63,6 @@ use unowned::Unowned;
 /// Events that are reported without asking for memory, if their owner looks after each poll.
 const EVENTS: usize = 64;
 
-/// What control keeps.
 #[derive(Debug)]
 pub(super) struct Ctl {
     pub clients: Vec<Client>,

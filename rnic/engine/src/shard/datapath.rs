@@ -73,7 +73,6 @@ pub(super) struct Tables {
 #[repr(align(64))]
 pub(super) struct QpSlot {
     pub qp: Qp,
-    /// Where it counts.
     pub tally: usize,
     pub conn: Option<ConnId>,
     /// It is in [`Datapath::pending_updates`].

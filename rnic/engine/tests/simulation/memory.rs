@@ -120,7 +120,6 @@ impl Memory {
         out
     }
 
-    /// The application writes.
     pub fn fill(&mut self, at: usize, bytes: &[u8]) {
         self.arena.write(at, bytes).unwrap();
         self.settled[at..at + bytes.len()].copy_from_slice(bytes);

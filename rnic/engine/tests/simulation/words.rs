@@ -38,7 +38,6 @@ struct Pending {
     via: usize,
 }
 
-/// What may have happened.
 #[derive(Clone, PartialEq, Eq)]
 struct World {
     value: u64,

@@ -44,7 +44,6 @@ pub struct Flow {
     fin: Option<u32>,
     /// TSval of the shard's last segment.
     stamp: u32,
-    /// The shard opened it.
     pub active: bool,
     iss: Option<u32>,
     irs: Option<u32>,

@@ -24,7 +24,6 @@ const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 const ARGUMENT: u32 = 8;
 
-/// What may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Allow(c_long),

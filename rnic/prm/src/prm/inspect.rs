@@ -23,7 +23,6 @@ const LOOKS: usize = 1024;
 /// Objects that one look gives: as many as may fit a message, and not many more.
 const FOUND: usize = 256;
 
-/// What a look found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Listing<T> {
     /// Objects in the order of their numbers, which come first.
@@ -54,7 +53,6 @@ pub struct ListedRegion {
     pub client: ClientId,
     /// With the key that it was made with: for the shard, and for nobody's eyes.
     pub stag: Stag,
-    /// Its protection domain.
     pub pd: PdId,
     pub memory: MemoryKind,
 }

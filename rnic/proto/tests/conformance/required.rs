@@ -19,7 +19,6 @@ const LISTS: [&str; 8] = [
     include_str!("requirements/rfc9260.tsv"),
 ];
 
-/// One numbered requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Required {
     pub id: String,

@@ -64,7 +64,6 @@ pub(crate) struct ibv_qp_init_attr_ex {
 }
 
 impl ibv_qp_init_attr_ex {
-    /// What both forms have.
     pub(crate) fn plain(&self) -> ibv_qp_init_attr {
         ibv_qp_init_attr {
             qp_context: self.qp_context,

@@ -125,7 +125,6 @@ fn next_of(
     Ok(None)
 }
 
-/// What a connection needs.
 struct Prepared {
     socket: Socket,
     stream: Stream,

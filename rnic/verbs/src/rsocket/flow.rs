@@ -32,7 +32,6 @@ pub(crate) struct Part {
     pub(crate) to: Entry,
 }
 
-/// The sending direction.
 #[derive(Debug)]
 pub(crate) struct Sender {
     targets: [Entry; TARGETS],
@@ -174,7 +173,6 @@ pub(crate) struct Grant {
     pub(crate) upto: u16,
 }
 
-/// The receiving direction.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     half: u32,

@@ -133,7 +133,6 @@ impl Terms {
     }
 }
 
-/// The two hosts.
 pub struct Bench {
     pub daemon: Daemon,
     pub rnic: Host,

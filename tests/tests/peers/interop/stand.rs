@@ -15,7 +15,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often both ends are begun anew when [`Stand::run`] learns of an end that came too early.
 const ATTEMPTS: u16 = 5;
 
-/// The end that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     Us,

@@ -92,7 +92,6 @@ impl Stand {
         let _ = self.interop.peer.run("dmesg --clear").success();
     }
 
-    /// What siw warned of.
     pub fn log(&self) -> String {
         let log = self.interop.peer.run("dmesg --notime").success().stdout;
         let ours = log.lines().filter(|line| line.starts_with("siw: "));

@@ -63,7 +63,6 @@ pub struct File {
     pub right: Option<String>,
     /// What all decisions come from.
     pub seed: Option<u64>,
-    /// What both directions do.
     pub both: Impairments,
     /// What the direction to the right does beside or instead.
     pub to_right: Impairments,
@@ -99,7 +98,6 @@ pub enum ConfigError {
     #[error("{path}: {source}")]
     Read {
         path: PathBuf,
-        /// The system's answer.
         source: std::io::Error,
     },
     /// The file is not what it should be.

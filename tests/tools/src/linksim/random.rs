@@ -13,7 +13,6 @@ pub enum Purpose {
     Duplicate,
     /// Damaged, and where.
     Corrupt,
-    /// How much later.
     Jitter,
     /// Whether it is held back.
     Reorder,
@@ -23,7 +22,6 @@ pub enum Purpose {
     Split,
     /// Whether its payload waits to be joined to the next.
     Join,
-    /// Where payload is cut.
     Cut,
 }
 

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::carrier::{Carrier, CarrierLoss};
 use super::counters::Counters;
 
-/// How counters are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     #[default]

@@ -31,7 +31,6 @@ pub struct RunOptions {
     pub duration: Option<Duration>,
     /// Prints counters this often.
     pub interval: Option<Duration>,
-    /// How counters are printed.
     pub format: Format,
     /// No progress.
     pub quiet: bool,

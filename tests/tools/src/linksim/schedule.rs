@@ -111,7 +111,6 @@ impl Schedule {
         Some((left.frame, false))
     }
 
-    /// How many frames wait.
     pub fn len(&self) -> usize {
         self.timed.len() + self.held.len() + self.released.len()
     }

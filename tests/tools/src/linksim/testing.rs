@@ -14,7 +14,6 @@ pub(super) const RIGHT_V4: [u8; 4] = [198, 18, 0, 2];
 pub(super) const LEFT_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 pub(super) const RIGHT_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
-/// Both versions of IP.
 pub(super) const VERSIONS: [u8; 2] = [4, 6];
 
 pub(super) fn buffers(frames: u32) -> Buffers {

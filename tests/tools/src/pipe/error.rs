@@ -17,7 +17,6 @@ pub enum PipeError {
     Host(#[from] Refusal),
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
         what: &'static str,
         source: io::Error,
     },
@@ -61,7 +60,6 @@ pub enum PipeError {
          or was ended without reading everything"
     )]
     Reset {
-        /// Both ends.
         tuple: FourTuple,
         /// Bytes given to TCP.
         sent: u64,
@@ -73,7 +71,6 @@ pub enum PipeError {
          received): is the path still there? (--user-timeout says how long)"
     )]
     Silent {
-        /// Both ends.
         tuple: FourTuple,
         /// Bytes given to TCP.
         sent: u64,
@@ -86,7 +83,6 @@ pub enum PipeError {
          received), and there is no way to it: {refusal}"
     )]
     Cut {
-        /// Both ends.
         tuple: FourTuple,
         /// Bytes given to TCP.
         sent: u64,

@@ -28,7 +28,6 @@ const ASKING: Duration = Duration::from_micros(300);
 /// How long it may not answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What a sender did.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sent {
     /// Frames that the interface took.
@@ -41,7 +40,6 @@ pub struct Sent {
     pub seconds: f64,
 }
 
-/// What a receiver got.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Received {
     pub frames: u64,

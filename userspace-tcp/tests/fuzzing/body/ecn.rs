@@ -34,7 +34,6 @@ impl EcnLaws {
         }
     }
 
-    /// A segment of ours.
     pub fn sent(&mut self, transmit: &Transmit<Buf>, agreed: bool, dctcp: bool) {
         let flags = transmit.header.flags;
         let capable = transmit.ecn != Ecn::NotEct;

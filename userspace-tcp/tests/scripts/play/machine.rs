@@ -36,7 +36,6 @@ pub struct Failure {
     pub got: String,
 }
 
-/// How a script went.
 #[derive(Debug)]
 pub struct Outcome {
     pub failure: Option<Failure>,

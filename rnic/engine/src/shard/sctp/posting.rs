@@ -113,7 +113,6 @@ fn mss(message_max: usize) -> usize {
 }
 
 impl SessionPosting<'_> {
-    /// What may be posted.
     #[inline]
     pub fn send_capacity(&self) -> SendCapacity {
         self.send_capacity

@@ -27,7 +27,6 @@ pub(in crate::shard) struct Allowed {
     pub held: Option<usize>,
 }
 
-/// The clients' shares.
 #[derive(Debug)]
 pub(in crate::shard) struct DrrScheduler {
     accounts: SlotTable<Account>,

@@ -22,7 +22,6 @@ use crate::shard::tx::link::Link;
 #[derive(Debug)]
 pub(in crate::shard) struct Headers {
     conn: ConnId,
-    /// Its ends' addresses.
     between: [IpAddr; 2],
     path: Path,
     timestamps: bool,

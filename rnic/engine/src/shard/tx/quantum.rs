@@ -241,7 +241,6 @@ impl Tx {
 }
 
 impl Poster<'_, '_> {
-    /// How much it takes.
     #[inline(always)]
     fn send_capacity(&self) -> SendCapacity {
         match self {

@@ -308,7 +308,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A control message.
     fn speak(&mut self) {
         let function = match self.input.byte() {
             byte @ 0..8 => u16::from(byte),

@@ -51,7 +51,6 @@ pub struct Case {
     pub shown: Shown,
     /// ULPDUs that are fine, right before.
     pub before: Vec<Vec<u8>>,
-    /// The ULPDU at fault.
     pub fault: Vec<u8>,
     /// A byte of its FPDU is damaged.
     pub damaged: bool,

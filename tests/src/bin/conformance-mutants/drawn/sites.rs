@@ -269,7 +269,6 @@ pub fn numbered(change: String, of_line: &[Site]) -> String {
     }
 }
 
-/// What an operator becomes.
 fn swapped(op: &BinOp) -> Option<&'static str> {
     Some(match op {
         BinOp::Lt(_) => "<=",

@@ -20,7 +20,6 @@ pub struct Peer<C> {
     theirs: Option<Offer>,
 }
 
-/// What a SYN offered.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     timestamps: bool,

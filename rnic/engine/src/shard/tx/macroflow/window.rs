@@ -48,7 +48,6 @@ pub(super) struct Window {
     measuring: Measuring,
     /// The size when a loss was answered the last time.
     suspect: usize,
-    /// When that was.
     reduced_at: Option<Instant>,
 }
 
