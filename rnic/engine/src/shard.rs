@@ -30,6 +30,7 @@ mod request_ids;
 mod rx;
 mod sctp;
 mod siblings;
+mod tcp;
 mod tx;
 
 use std::os::fd::BorrowedFd;

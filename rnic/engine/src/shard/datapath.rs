@@ -17,7 +17,7 @@ use super::config::ShardConfig;
 use super::holds::Holds;
 use super::llp::EMSS_MIN;
 use super::loopback::Loopback;
-use super::sctp::{ChunkFrame, ChunkOwner, Sctp};
+use super::sctp::Sctp;
 use super::siblings::Siblings;
 use crate::capture::Captures;
 use crate::command::Timeouts;
@@ -193,14 +193,7 @@ impl<P: Port> Datapath<P> {
 
     /// The same of chunks, after whatever may have SCTP give some back; their sessions are notified.
     pub fn take_released_chunks(&mut self) {
-        while let Some(chunk) = self.sctp.stack.poll_released() {
-            let ChunkFrame { frame, owner, .. } = chunk;
-            match owner {
-                ChunkOwner::Session(id) => self.sctp.sessions.acknowledged(id, frame.len()),
-                ChunkOwner::Association(assoc) => self.sctp.sessions.hear_waiting(assoc),
-            }
-            self.frames.pool.free(frame);
-        }
+        self.sctp.take_released(&mut self.frames.pool);
     }
 
     /// A frame that the link is done with, or did not take.

@@ -55,7 +55,11 @@ impl<P: Port> Shard<P> {
         }
         let id = slot.conn?;
         let alone = self.tx.scheduler.alone(client)?;
-        let queued = self.dp.acknowledged(id, self.rx.deferred().ack())?;
+        let deferred = self.rx.deferred().ack();
+        let transport = self.dp.transport(id);
+        let queued = self
+            .dp
+            .llp(transport, |llp| llp.acknowledged(id, deferred))?;
         let idle = alone.frames == queued && alone.allowed.held.is_none();
         (idle && !slot.qp.has_nothing_to_send()).then_some((id, alone.allowed))
     }

@@ -1,13 +1,14 @@
 //! DDP over SCTP (RFC 5043): the associations of a shard, and the DDP Stream Session on each.
 //!
-//! A session is one of the shard's connections: its name stands behind those of TCP's connections, so that one
-//! table has both, and what is above the lower layer does not ask which it is. [`super::llp`] has what differs.
+//! A session is one of the shard's connections: its id comes after those of TCP's connections, so that one table has
+//! both. What is above the lower layer ([`super::llp::Llp`]) does not ask which it is.
 //!
 //! An association carries one session on each pair of its streams (RFC 5043 section 6). It is a connection, too, which
 //! has the ways to the peer's addresses. It ends with the last session on it, as RFC 5041 section 3 asks.
 
 mod association;
 mod chunk_frame;
+mod llp;
 mod posting;
 mod segments;
 mod session;

@@ -263,7 +263,9 @@ impl Ctl {
             dp.counters.sessions_unplaced += 1;
             dp.sctp.stack.consumed(dp.now, message.assoc, message.bytes);
             if message.is_initiate {
-                dp.refuse_session(message.assoc, message.stream);
+                let frames = &mut dp.frames;
+                dp.sctp
+                    .refuse_session(frames, dp.now, message.assoc, message.stream);
             }
         }
         dp.take_released_chunks();

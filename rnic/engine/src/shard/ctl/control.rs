@@ -19,6 +19,7 @@ use crate::shard::ctl::move_qp::{check_new_qp, enter_qp};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
 use crate::shard::datapath::{QpSlot, Tables};
+use crate::shard::llp::InUse;
 use crate::shard::tx::Tx;
 use crate::stag::{AddRegionError, User};
 
@@ -297,7 +298,8 @@ impl Ctl {
         let local = SocketAddr::from(Endpoint::from(spec.local));
         let transport = spec.transport;
         let backlog = (spec.backlog.max(1) as usize).min(dp.config.limits.connections);
-        dp.llp_listen(transport, local, backlog)?;
+        let listens = dp.llp_mut(transport, |llp, _| llp.listen(local, backlog));
+        listens.map_err(|InUse| CommandError::InUse { local })?;
         self.listening.insert((transport, local), listener);
         self.listeners.insert(
             listener.0,
@@ -323,7 +325,7 @@ impl Ctl {
             .remove(&listener.0)
             .ok_or(unknown("listener"))?;
         self.listening.remove(&(entry.transport, entry.local));
-        dp.llp_unlisten(entry.transport, entry.local);
+        dp.llp_mut(entry.transport, |llp, _| llp.unlisten(entry.local));
         // What its client was notified of is the client's to answer.
         let waiting = dp.conns.ids_where(
             |conn| matches!(conn.phase, Phase::AwaitRequest { listener: of, .. } if of == listener),

@@ -227,7 +227,7 @@ impl Ctl {
         if !dp.goes_over_interface(conn) {
             return;
         }
-        let (transport, remote) = (dp.transport(id), conn.tuple.remote);
+        let (transport, remote) = (conn.transport(), conn.tuple.remote);
         let forbid = |(tuple, _)| self.host_policy.forbid(dp, transport, &tuple);
         let Some(Forbidden { by, rule }) = conn.paths().find_map(forbid) else {
             return;

@@ -91,7 +91,8 @@ impl Ctl {
     }
 
     fn show<P: Port>(&self, dp: &Datapath<P>, place: usize, conn: &Conn) -> Option<ConnectionInfo> {
-        if let Some(session) = dp.sctp.sessions.get(conn.id) {
+        if conn.transport() == Transport::Sctp {
+            let session = dp.sctp.sessions.get(conn.id)?;
             return self.show_session(dp, place, conn, session);
         }
         let info = dp.stack.info(conn.id)?;

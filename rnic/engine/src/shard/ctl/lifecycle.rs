@@ -36,8 +36,7 @@ impl Ctl {
             tx.macroflows.leave(forgotten.id, dp.now);
             forgotten.inbound.clear(&mut dp.frames);
             self.remember_return_paths(dp, tx, &forgotten);
-            let transport = dp.transport(forgotten.id);
-            self.release(dp, transport, forgotten.tuple.local);
+            self.release(dp, forgotten.transport(), forgotten.tuple.local);
         }
     }
 
@@ -99,9 +98,12 @@ impl Ctl {
         if !self.segments_suit(dp, tx, id) {
             return;
         }
-        let transport = dp.transport(id);
+        let Some(conn) = dp.conns.get(id) else {
+            return self.turn_away(dp, tx, id);
+        };
+        let transport = conn.transport();
         let listener = self.listening.get(&(transport, local.into())).copied();
-        let (Some(listener), Some(conn)) = (listener, dp.conns.get(id)) else {
+        let Some(listener) = listener else {
             return self.turn_away(dp, tx, id);
         };
         let peer = dp.peer_host(conn);
@@ -174,7 +176,7 @@ impl Ctl {
         let is_new = |conn: &Conn| matches!(conn.phase, Phase::HalfOpen);
         let is_nobodys = |id| is_unowned(id) || conns.get(id).is_none_or(is_new);
         let may_go = |id| sessions.with(id).into_iter().all(is_nobodys);
-        let count = dp.connections_over(transport);
+        let count = dp.llp(transport, |llp| llp.connections(conns));
         let surplus = self.unowned[transport as usize].surplus(count, is_unowned, may_go);
         if let Some(oldest) = surplus {
             dp.counters.backlog_evicted += 1;
@@ -258,8 +260,7 @@ impl Ctl {
         reason: DisconnectReason,
         message: Option<String>,
     ) {
-        let with = dp.sctp.sessions.with(id);
-        match dp.llp_abort(id) {
+        match dp.llp_mut(dp.transport(id), |llp, with| llp.abort(with, id)) {
             Aborted::Ends => {
                 self.finish(dp, tx, id, reason, message);
                 if let Some(conn) = dp.conns.get_mut(id) {
@@ -270,8 +271,8 @@ impl Ctl {
                 return self.note_unowned(dp, id);
             }
             Aborted::Gone => {}
-            Aborted::WithAll => {
-                for other in with {
+            Aborted::With(others) => {
+                for other in others {
                     self.gone(dp, tx, other, reason, message.clone());
                 }
             }
@@ -447,18 +448,17 @@ impl Ctl {
             return self.forget_session(dp, tx, id);
         }
         self.remember_return_paths(dp, tx, &conn);
-        let transport = dp.transport(id);
         if let Some(assoc) = dp.sctp.sessions.assoc_of(id) {
             let conns = &dp.conns;
             let has_somebody = |id| conns.get(id).is_some();
             dp.sctp.sessions.dissociate(assoc, has_somebody);
         }
-        self.release(dp, transport, conn.tuple.local);
+        self.release(dp, conn.transport(), conn.tuple.local);
     }
 
     /// The reset of a connection that is gone may still have to find the way, if it may go.
     fn remember_return_paths<P: Port>(&self, dp: &Datapath<P>, tx: &mut Tx, conn: &Conn) {
-        let transport = dp.transport(conn.id);
+        let transport = conn.transport();
         for (tuple, path) in conn.paths() {
             let Some(path) = path else {
                 continue;
@@ -480,7 +480,7 @@ impl Ctl {
     ) {
         let address = local.into();
         let listens = self.listening.contains_key(&(transport, address));
-        if !listens && dp.connections_at(transport, local) == 0 {
+        if !listens && dp.llp(transport, |llp| llp.connections_at(local)) == 0 {
             self.events.push_back(ShardEvent::Released {
                 transport,
                 local: address,

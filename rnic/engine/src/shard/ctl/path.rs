@@ -58,12 +58,13 @@ impl Ctl {
             let Some(conn) = dp.conns.get_mut(id) else {
                 continue;
             };
+            let transport = conn.transport();
             // The first way to an address is no change.
             if conn.set_path(remote, path).is_some() {
                 dp.counters.path_moves += 1;
-                dp.path_moved(id, remote);
+                dp.llp_mut(transport, |llp, with| llp.path_moved(with.now, id, remote));
             }
-            dp.limit_mtu(id, path.mtu);
+            dp.llp_mut(transport, |llp, with| llp.limit_mtu(with.now, id, path.mtu));
         }
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);

@@ -89,7 +89,7 @@ impl<P: Port> Datapath<P> {
     /// When its peer will have been silent for the user timeout. While something is unacknowledged that
     /// is for TCP to say, and not before this time has passed from now.
     fn given_up_at(&self, id: ConnId) -> Option<Instant> {
-        let heard = self.heard(id)?;
+        let heard = self.llp(self.transport(id), |llp| llp.heard(id))?;
         let since = if heard.awaits_ack { self.now } else { heard.at };
         Some(since + self.config.tcp.user_timeout)
     }

@@ -212,9 +212,10 @@ impl Ctl {
         let is_asking = matches!(conn.phase, Phase::Requesting { .. });
         let error = fault.wants_terminate().filter(|_| is_asking);
         let reason = match error.map(TerminateError::from) {
-            Some(error) if dp.terminate_stream(id, error) => DisconnectReason::TerminateSent {
-                control: error.control(),
-            },
+            Some(error) if dp.sctp.terminate_stream(&mut dp.frames, dp.now, id, error) => {
+                let control = error.control();
+                DisconnectReason::TerminateSent { control }
+            }
             _ => DisconnectReason::BadSession,
         };
         self.finish(dp, tx, id, reason, Some(message));

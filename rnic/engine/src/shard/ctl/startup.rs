@@ -1,7 +1,7 @@
 //! The MPA start-up over a TCP connection, as initiator and as responder (RFC 5044 section 7.1,
 //! RFC 6581). No byte of it touches application memory.
 
-use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions};
+use rnic_ipc::control::{DisconnectReason, Event, MarkerUse, MpaOptions, Transport};
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_proto::enhanced::ReadDepths;
 use rnic_proto::mpa::MpaError;
@@ -14,7 +14,7 @@ use rnic_xsk::Port;
 use userspace_net::ConnId;
 
 use crate::command::ShardEvent;
-use crate::conn::{Asked, Asking, Conn, Phase, SLICES_MAX};
+use crate::conn::{Asked, Asking, Conn, ConnKind, Phase, SLICES_MAX};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
 use crate::shard::datapath::Datapath;
@@ -79,11 +79,14 @@ impl Ctl {
         tx: &mut Tx,
         id: ConnId,
     ) -> bool {
-        if dp.sctp.sessions.has(id) {
+        let Some(conn) = dp.conns.get_mut(id) else {
+            return false;
+        };
+        if conn.transport() == Transport::Sctp {
             // SCTP's packets hold at least what every IPv4 host takes (RFC 5043 section 9).
             return true;
         }
-        let (Some(conn), Some(info)) = (dp.conns.get_mut(id), dp.stack.info(id)) else {
+        let Some(info) = dp.stack.info(id) else {
             return false;
         };
         conn.timestamps = info.timestamps;
@@ -208,7 +211,7 @@ impl Ctl {
         }
         slot.conn = Some(id);
         slot.qp.enter_rdma_mode(negotiated, opened.is_some());
-        let is_session = dp.sctp.sessions.has(id);
+        let is_session = conn.kind == ConnKind::Session;
         if is_session {
             slot.qp.allow_sending();
             slot.qp.never_hold();
@@ -452,7 +455,8 @@ impl Ctl {
             return self.abort(dp, tx, id, DisconnectReason::LocalError, None);
         }
         conn.closing = true;
-        dp.llp_close(id, is_answer);
+        let transport = conn.transport();
+        dp.llp_mut(transport, |llp, _| llp.close(id, is_answer));
         self.limit_close(dp, id);
         self.note_unowned(dp, id);
     }

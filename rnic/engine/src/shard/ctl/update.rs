@@ -132,7 +132,8 @@ impl Ctl {
         }
         if !conn.closing {
             conn.closing = true;
-            dp.llp_close(id, false);
+            let transport = conn.transport();
+            dp.llp_mut(transport, |llp, _| llp.close(id, false));
         }
         self.limit_close(dp, id);
     }

@@ -71,12 +71,6 @@ impl Sessions {
         }
     }
 
-    /// Whether this connection is a session, or an association.
-    #[inline]
-    pub fn has(&self, id: ConnId) -> bool {
-        id.index >= self.first
-    }
-
     #[inline]
     pub fn carrier(&self, assoc: AssocId) -> ConnId {
         ConnId {

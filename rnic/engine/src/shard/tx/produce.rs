@@ -131,7 +131,7 @@ impl Tx {
 
     /// Counts what a connection of the client's holds: frames, and segments under way.
     fn count_held<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId, client: ClientId) {
-        let queued = dp.queued_segments(id);
+        let queued = dp.llp(dp.transport(id), |llp| llp.queued_segments(id));
         self.scheduler.hold(id, client, queued);
         self.macroflows.under_way(id, queued, dp.now);
     }

@@ -4,6 +4,7 @@
 //! The queue pair decides what comes next, and in which order ([`Qp::transmit`]). This module decides where
 //! it is written and whether there is space, in the same way for all.
 
+use rnic_ipc::control::Transport;
 use rnic_proto::mpa::fpdu::{self, Written};
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::segment;
@@ -181,11 +182,12 @@ impl Tx {
             ..
         } = dp;
         let end = stack.post(id, *now, |posting| {
-            // TCP knows no session: what it would take is nothing.
-            let poster = match sctp.posting(id, &frames.umem, *now) {
-                None => Poster::Tcp(posting),
-                Some(session) => Poster::Session(session),
+            let session = match conn.transport() {
+                Transport::Tcp => None,
+                Transport::Sctp => sctp.posting(id, &frames.umem, *now),
             };
+            // TCP knows no session: of one that is gone it takes nothing.
+            let poster = session.map_or(Poster::Tcp(posting), Poster::Session);
             let (mss, markers) = (poster.send_capacity().mss, slot.qp.sends_markers());
             let (headers, most_fpdus) = match (&poster, markers) {
                 (Poster::Tcp(_), Markers::Off) => (conn.header_room(), FPDUS_PER_SEGMENT),
