@@ -3,12 +3,14 @@
 
 mod bonds;
 mod end;
+mod lans;
 mod machine;
 mod table;
 
 use crate::lab::{Lab, Wiring};
 use crate::peer::{Peer, PeerKernel, PeerOptions};
 pub use bonds::Bonds;
+pub use lans::Lans;
 use machine::Machine;
 pub use table::Table;
 

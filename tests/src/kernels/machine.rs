@@ -136,7 +136,7 @@ impl Machine {
         let running = self.daemon("n1", "veth1", "veth1", case)?;
         let near = self.veth_end(0);
         if case.other == Other::Siw {
-            self.against_siw()?;
+            self.against_siw("veth2")?;
         } else {
             let _other = self.daemon("n2", "veth2", "veth2", case)?;
             transfers(&near, &self.veth_end(1))?;
@@ -159,15 +159,15 @@ impl Machine {
         }
     }
 
-    /// rping over siw on the far end of the veth, in both roles.
-    fn against_siw(&self) -> Result<(), String> {
+    /// rping over siw on this interface of the far end's, in both roles.
+    pub(super) fn against_siw(&self, far: &str) -> Result<(), String> {
         let [ours, theirs] = ENDS;
         let socket = socket("veth1");
         let ran = self
             .peer
             .start(&format!(
                 "set -e
-                ip netns exec n2 rdma link add siw2 type siw netdev veth2
+                ip netns exec n2 rdma link add siw2 type siw netdev {far}
                 trap 'rdma link delete siw2' EXIT
                 far='ip netns exec n2' near='ip netns exec n1'
                 port=21000
