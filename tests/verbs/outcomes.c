@@ -1,13 +1,14 @@
 /* What programs are told, and when: events that are to be acknowledged or move with their identifier, the depths
    that a peer may use, solicited events, and errors of single calls and of the peer. Both ends are in this program.
-   Argument: an address of this host. With "unanswered" before it: an address where a listener answers nobody. */
+   Argument: an address of this host. With "unanswered" before it: an address where a listener answers nobody; with
+   "silent": one whose host falls silent after the connection, before there is a line to be read. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <poll.h>
 #include <pthread.h>
 #include <time.h>
 
-enum { SIZE = 4096, SOON = 300, AT_LAST = 20000 };
+enum { SIZE = 4096, SOON = 300, AT_LAST = 20000, LEFT = 2 };
 static const int ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 			  IBV_ACCESS_REMOTE_ATOMIC;
 static char memory[2][SIZE] __attribute__((aligned(4096)));
@@ -175,6 +176,86 @@ static void check_windows(struct end *end)
 	CHECK(!ibv_dealloc_mw(first) && !ibv_dealloc_mw(second));
 }
 
+/* What is given back uses nothing any more (ibv_alloc_pd(3), ibv_alloc_mw(3)). */
+static void check_given_back(struct ibv_context *verbs)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(verbs);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	struct ibv_device_attr device;
+
+	CHECK(pd && mw && ibv_dealloc_pd(pd) == EBUSY);
+	CHECK(!ibv_dealloc_mw(mw) && !ibv_dealloc_pd(pd) && !ibv_query_device(verbs, &device));
+	for (int times = 0; times <= device.max_pd; times++)
+		CHECK((pd = ibv_alloc_pd(verbs)) && !ibv_dealloc_pd(pd));
+}
+
+static void *destroy_cq(void *cq)
+{
+	CHECK(!ibv_destroy_cq(cq));
+	return NULL;
+}
+
+/* A completion queue lives until its events are acknowledged (ibv_get_async_event(3)): one that has overflowed. */
+static void check_lost_queue(struct rdma_cm_id *id)
+{
+	struct ibv_cq *cq = ibv_create_cq(id->verbs, 1, NULL, NULL, 0);
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_recv_wr receive = {}, *bad;
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
+	struct ibv_async_event event;
+	pthread_t destroyer;
+	struct ibv_qp *qp;
+
+	CHECK(cq);
+	init.cap = (struct ibv_qp_cap){ .max_send_wr = 1, .max_recv_wr = cq->cqe + 1, .max_recv_sge = 1 };
+	CHECK((qp = ibv_create_qp(id->pd, &init)));
+	for (int receives = 0; receives <= cq->cqe; receives++)
+		CHECK(!ibv_post_recv(qp, &receive, &bad));
+	CHECK(!ibv_modify_qp(qp, &error, IBV_QP_STATE));
+	CHECK(!ibv_get_async_event(id->verbs, &event));
+	CHECK(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq && !ibv_destroy_qp(qp));
+	CHECK(!pthread_create(&destroyer, NULL, destroy_cq, cq) && !ends_within(destroyer, SOON));
+	ibv_ack_async_event(&event);
+	CHECK(ends_within(destroyer, AT_LAST));
+}
+
+/* What a program leaves of what was there when it asked for an event is the event, once, also when it polls one by
+   one (ibv_create_cq_ex(3)). */
+static void check_left(struct rdma_cm_id *id)
+{
+	struct ibv_comp_channel *told = ibv_create_comp_channel(id->verbs);
+	struct ibv_cq_init_attr_ex asked = { .cqe = 4, .channel = told, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *one_by_one = ibv_create_cq_ex(id->verbs, &asked);
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(one_by_one), *of;
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = LEFT + 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_recv_wr receive = {}, *bad;
+	struct ibv_poll_cq_attr all = {};
+	struct ibv_qp *qp;
+	void *context;
+
+	CHECK(told && cq && (qp = ibv_create_qp(id->pd, &init)));
+	for (int receives = 0; receives <= LEFT; receives++)
+		CHECK(!ibv_post_recv(qp, &receive, &bad));
+	CHECK(!ibv_modify_qp(qp, &error, IBV_QP_STATE));
+	while (ibv_start_poll(one_by_one, &all))
+		;
+	ibv_end_poll(one_by_one);
+	/* The others are flushed as well by now. */
+	CHECK(!readable(told->fd, SOON) && !ibv_req_notify_cq(cq, 0));
+	CHECK(!ibv_start_poll(one_by_one, &all));
+	ibv_end_poll(one_by_one);
+	CHECK(readable(told->fd, AT_LAST) == 1 && !ibv_get_cq_event(told, &of, &context) && of == cq);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(!ibv_start_poll(one_by_one, &all) && ibv_next_poll(one_by_one) == ENOENT);
+	ibv_end_poll(one_by_one);
+	CHECK(!readable(told->fd, SOON));
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(told));
+}
+
 static void post(struct end *end, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -229,6 +310,21 @@ static void check_unanswered(struct rdma_event_channel *channel)
 	finish(&end);
 }
 
+/* A connection ends with its queue pair, whether or not the peer answers any more. */
+static void check_silent(struct rdma_event_channel *channel)
+{
+	struct end end;
+
+	prepare(&end, resolved(channel, here), memory[0]);
+	CHECK(!rdma_connect(end.id, NULL));
+	CHECK(!rdma_ack_cm_event(next(channel, RDMA_CM_EVENT_ESTABLISHED)));
+	fprintf(stderr, "connected\n");
+	CHECK(getchar() != EOF);
+	rdma_destroy_qp(end.id);
+	CHECK(!rdma_ack_cm_event(next(channel, RDMA_CM_EVENT_DISCONNECTED)));
+	finish(&end);
+}
+
 static void check_all(struct rdma_event_channel *servers, struct rdma_event_channel *clients)
 {
 	struct end server, client;
@@ -237,6 +333,9 @@ static void check_all(struct rdma_event_channel *servers, struct rdma_event_chan
 	check_migration(clients, servers);
 	join(servers, clients, &server, &client);
 	check_windows(&client);
+	check_given_back(client.id->verbs);
+	check_lost_queue(client.id);
+	check_left(client.id);
 	check_solicited(&server, &client);
 	check_remote_error(&server, &client);
 	CHECK(!rdma_ack_cm_event(next(servers, RDMA_CM_EVENT_DISCONNECTED)));
@@ -254,6 +353,8 @@ int main(int count, char **arguments)
 	CHECK(servers && clients && count > 1 && inet_pton(AF_INET, arguments[count - 1], &address.sin_addr) == 1);
 	if (count == 2)
 		check_all(servers, clients);
+	else if (!strcmp(arguments[1], "silent"))
+		check_silent(clients);
 	else
 		check_unanswered(clients);
 	rdma_destroy_event_channel(servers);

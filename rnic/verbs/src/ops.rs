@@ -285,7 +285,12 @@ unsafe extern "C-unwind" fn next_poll(cq: Ptr<ibv_cq_ex>) -> c_int {
     data_verb("ibv_next_poll", || poll::step(cq.cast().object::<Cq>()?))
 }
 
-unsafe extern "C-unwind" fn end_poll(_: Ptr<ibv_cq_ex>) {}
+unsafe extern "C-unwind" fn end_poll(cq: Ptr<ibv_cq_ex>) {
+    data_verb("ibv_end_poll", || {
+        cq.cast().object::<Cq>()?.polled();
+        Ok(())
+    });
+}
 
 unsafe extern "C-unwind" fn read_zero<T: Default>(_: Ptr<ibv_cq_ex>) -> T {
     T::default()

@@ -147,7 +147,6 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
     let found = cq.rnic().poll(&mut one)? > 0;
     cq.polls.found(found);
     if !found {
-        cq.polled();
         return Err(Errno::NOENT.into());
     }
     let [completion] = one;
