@@ -217,6 +217,10 @@ static void check_absent(struct rdma_cm_id *id)
 	/* A mask says whether the protection domain is there. */
 	memset(&shared.pd, 0xff, sizeof(shared.pd));
 	CHECK(!ibv_create_srq_ex(id->verbs, &shared) && errno == EINVAL);
+	shared.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	shared.srq_type = IBV_SRQT_XRC;
+	shared.pd = id->pd;
+	CHECK(!ibv_create_srq_ex(id->verbs, &shared) && errno == EOPNOTSUPP);
 	CHECK(!ibv_qp_to_qp_ex(qp));
 	CHECK(!ibv_destroy_qp(qp));
 	CHECK(!ibv_reg_mr(id->pd, memory, SIZE, IBV_ACCESS_ON_DEMAND) && errno == EOPNOTSUPP);
@@ -355,7 +359,7 @@ static void check_events(struct rdma_cm_id *id)
 	struct ibv_srq *srq;
 	pthread_t destroyer;
 
-	CHECK((srq = ibv_create_srq(id->pd, &init)));
+	CHECK((srq = ibv_create_srq(id->pd, &init)) && srq->pd == id->pd && srq->context == id->verbs);
 	CHECK(!ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
 	CHECK(!ibv_get_async_event(id->verbs, &event));
 	CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);

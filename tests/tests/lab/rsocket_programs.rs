@@ -161,6 +161,8 @@ fn calls_do_what_those_of_sockets_do() {
         "halves",
         "flags",
         "poll",
+        "selected",
+        "options",
         "threads",
         "refused",
         "signals",
@@ -179,11 +181,15 @@ fn calls_do_what_those_of_sockets_do() {
 #[test]
 fn a_failure_is_told_once_and_after_what_was_transferred_before() {
     let programs = Programs::new("rsock-cut");
-    let (mut server, client) = served(&programs, "cut");
-    let mut client = client.spawn();
+    let (mut server, _) = served(&programs, "cut");
+    let at = programs.address();
+    let line = format!("env RNIC_LOG=info python3 {SCRIPT} cut {at} {PORT}");
+    let mut client = programs.on_a(&line).spawn();
     client.says("waits", LIMIT).unwrap();
     server.kill();
-    drop(client.finish(LIMIT).success());
+    let log = client.finish(LIMIT).success().stderr;
+    let ends = log.matches("an rsocket's connection ended: ").count();
+    assert_eq!(ends, 3, "{log}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rnic::{
 };
 use rnic_tests::daemon::{Daemon, DaemonOptions, scrape};
 use rnic_tests::lab::{FORKS, Family, Host, INTERFACE, Lab, LinkOptions};
+use rnic_tests::programs::Library;
 use rnic_tests::verbs::{Endpoint, connect};
 use rnic_tests::{binary, tool, wait};
 use serde_json::Value;
@@ -99,6 +100,23 @@ fn moves(from: &Endpoint, to: &Endpoint, seed: u64) {
     let told = to.completion();
     assert_eq!((told.wr_id, told.status), (1, WcStatus::Success));
     assert!(to.holds(seed), "what was written is there");
+}
+
+#[test]
+fn a_device_of_the_verbs_is_named_by_its_interface_or_an_address_of_it() {
+    let fork = Fork::new("named", "");
+    let library = Library::new(&fork.lab);
+    for (name, host) in FORKS.into_iter().zip(&fork.near_hosts) {
+        for asked in [
+            name.to_owned(),
+            host.address(Family::V4, 0).ip().to_string(),
+        ] {
+            let line = format!("env RNIC_DEVICE={asked} ibv_devices");
+            let listed = library.command(&fork.middle, &line).run().success();
+            let all = FORKS.map(|of| listed.stdout.contains(&format!("rnic_{of}")));
+            assert_eq!(all, FORKS.map(|of| of == name), "{asked}: {listed}");
+        }
+    }
 }
 
 #[test]

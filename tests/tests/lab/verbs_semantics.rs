@@ -3,7 +3,9 @@
 //! - `semantics.c`: immediate data, inline data, invalidation, attributes, what is still used, and how what is
 //!   not there fails;
 //! - `backlog.c`: rsockets that are connected before they are accepted;
+//! - `faulty.c`: a peer of an rsocket that sends what none sends;
 //! - `identifiers.c`: second calls, ports, queue pairs and channels of identifiers, peers that do not wait;
+//! - `mapped.c`: memory that an rsocket maps for its peer;
 //! - `numbered.c`: queue pairs that are named by their number;
 //! - `outcomes.c`: events and errors that programs are told, and when;
 //! - `ports.c`: local ports;
@@ -21,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rnic::ListenOptions;
+use rnic::{AcceptOptions, ListenOptions};
 use rnic_tests::daemon::DaemonOptions;
 use rnic_tests::lab::{Family, INTERFACE};
 use rnic_tests::programs::Programs;
+use rnic_tests::verbs::Endpoint;
 use rnic_tests::wait;
 use rustix::process::Signal;
 
@@ -137,6 +140,16 @@ fn an_rsocket_is_connected_before_it_is_accepted_and_says_nothing_of_options() {
 }
 
 #[test]
+fn what_is_written_to_mapped_memory_lies_where_it_was_mapped_and_nowhere_else() {
+    run_alone("verbs-mapped", "mapped.c");
+}
+
+#[test]
+fn a_peer_that_is_no_rsocket_after_all_ends_its_connection_with_an_error() {
+    run_alone("verbs-faulty", "faulty.c");
+}
+
+#[test]
 fn programs_are_told_events_depths_and_errors_as_the_manual_pages_promise() {
     run_alone("verbs-outcomes", "outcomes.c");
 }
@@ -159,6 +172,27 @@ fn a_peer_that_does_not_answer_in_time_is_told_as_unreachable() {
     let line = format!("env {} unanswered {}", program.display(), at.ip());
     drop(programs.on_a(&line).spawn().finish(LIMIT).success());
     drop(silent);
+}
+
+#[test]
+fn a_connection_ends_with_its_queue_pair_whether_or_not_the_peer_answers() {
+    let mut programs = Programs::new("verbs-silent");
+    let program = built(&programs, "outcomes.c", C);
+    let peer = Endpoint::new(&programs.pair.daemon_b, 4096);
+    let at = programs.pair.b.address(Family::V4, 7471);
+    let listener = peer.context.listen(at, ListenOptions::default());
+    let listener = listener.expect("a free address");
+    let line = format!("env {} silent {}", program.display(), at.ip());
+    let (mut client, mut input, _output) = programs.on_a(&line).spawn_piped();
+    let request = listener.accept().wait(LIMIT).expect("a request");
+    let mut accepted = request.accept(&peer.qp, AcceptOptions::default());
+    accepted.wait(LIMIT).expect("RDMA mode");
+    client.says("connected", LIMIT).expect("it is connected");
+    programs.pair.daemon_b.freeze();
+    input.write_all(b"silent\n").expect("it reads");
+    let ended = client.finish(LIMIT);
+    programs.pair.daemon_b.signal(Signal::CONT);
+    drop(ended.success());
 }
 
 /// What the log says of the connections that `unreceived.c` has ended: those of a Send without a receive, from

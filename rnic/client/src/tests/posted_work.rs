@@ -12,7 +12,8 @@ use super::fake::{Fake, queue_pair};
 use crate::pending::PostedWork;
 use crate::wait::LOOK_ROUND;
 use crate::{
-    CompletionQueue, Error, QueuePair, RemoteMemory, Sge, WorkCompletion, WorkRequest, block_on,
+    CompletionQueue, Error, QpConfig, QueuePair, RemoteMemory, Sge, WorkCompletion, WorkRequest,
+    block_on,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -234,6 +235,25 @@ fn work_that_nobody_waits_for_any_more_leaves_no_completion_behind() {
     engine.complete(wr_id);
     drop(qp);
     assert_eq!(polled(&cq), [2]);
+    assert!(!cq.has_tracked());
+}
+
+#[test]
+fn a_queue_pair_that_goes_takes_its_own_work_along_and_no_others() {
+    let (fake, context) = Fake::start();
+    let (stays, cq) = queue_pair(&context);
+    let pd = context.alloc_pd().unwrap();
+    let config = QpConfig {
+        early_sends: true,
+        ..QpConfig::default()
+    };
+    let goes = pd.create_qp(&cq, &cq, config).unwrap();
+    let mut waits = stays.write(&LOCAL, REMOTE);
+    drop(goes.write(&LOCAL, REMOTE));
+    drop(goes);
+    let engine = Engine::of(&fake, &stays, &cq);
+    engine.complete(engine.take().0);
+    assert!(waits.wait(SOON).is_ok());
     assert!(!cq.has_tracked());
 }
 

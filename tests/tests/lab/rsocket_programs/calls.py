@@ -6,6 +6,7 @@ A server echoes what each peer sends until the peer's end, then sends how many b
 
 import ctypes
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -84,13 +85,31 @@ def rpoll(asked, timeout):
     return [entry.revents for entry in fds]
 
 
-def option(fd, name, value=None):
-    """Sets an option of SOL_SOCKET, or gives its number."""
+class TimeVal(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("micros", ctypes.c_long)]
+
+
+def rselect(reads, writes, seconds):
+    """How many are ready, and which. `seconds` may be None."""
+    sets = []
+    for fds in (reads, writes):
+        words = (ctypes.c_uint64 * 16)()
+        for fd in fds:
+            words[fd // 64] |= 1 << fd % 64
+        sets.append(words)
+    wait = seconds and ctypes.byref(TimeVal(int(seconds), int(seconds % 1 * 1e6)))
+    limit = max(reads + writes) + 1
+    count = call("rselect", limit, *sets, None, wait)
+    return count, *[[fd for fd in range(limit) if words[fd // 64] >> fd % 64 & 1] for words in sets]
+
+
+def option(fd, name, value=None, level=socket.SOL_SOCKET):
+    """Sets an option, or gives its number."""
     if value is not None:
-        call("rsetsockopt", fd, socket.SOL_SOCKET, name, value, len(value))
+        call("rsetsockopt", fd, level, name, value, len(value))
         return None
     number, length = ctypes.c_int(), ctypes.c_uint(4)
-    found = (socket.SOL_SOCKET, name, ctypes.byref(number), ctypes.byref(length))
+    found = (level, name, ctypes.byref(number), ctypes.byref(length))
     call("rgetsockopt", fd, *found)
     return number.value
 
@@ -188,6 +207,38 @@ def poll(host, port):
     call("rclose", fd)
 
 
+def selected(host, port):
+    """The same with rselect, and how it fails."""
+    fd, (reads, writes) = connect(host, port), os.pipe()
+    assert rselect([fd, reads], [], 0.05) == (0, [], [])
+    assert rselect([fd, reads], [fd], 5) == (1, [], [fd])
+    os.write(writes, b"x")
+    assert rselect([fd, reads], [], 5) == (1, [reads], [])
+    send(fd, b"y")
+    assert rselect([fd], [], 5) == (1, [fd], [])
+    assert rselect([fd, reads], [fd, writes], None) == (4, sorted([fd, reads]), sorted([fd, writes]))
+    os.read(reads, 1)
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    expect_error(errno.EINTR, rselect, [reads], [], 5)
+    expect_error(errno.EINVAL, call, "rselect", -1, None, None, None, None)
+    os.close(reads)
+    expect_error(errno.EBADF, rselect, [reads], [], 5)
+    call("rclose", fd)
+
+
+def options(host, port):
+    """A value that is too short is refused; what the RNIC has no number for is 1; flags of rsocket(3)."""
+    fd = make()
+    expect_error(errno.EINVAL, option, fd, socket.SO_LINGER, struct.pack("i", 1))
+    assert option(fd, socket.TCP_KEEPCNT, level=socket.IPPROTO_TCP) == 1
+    assert call("rfcntl", fd, fcntl.F_GETFD) == 0
+    call("rclose", fd)
+    fd = call("rsocket", socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, 0)
+    assert call("rfcntl", fd, fcntl.F_GETFD) == fcntl.FD_CLOEXEC
+    call("rclose", fd)
+
+
 def threads(host, port):
     """One thread sends while others receive and poll on the same rsocket."""
     fd = connect(host, port)
@@ -214,6 +265,11 @@ def refused(host, port):
     assert found[0] & select.POLLERR, found
     assert option(fd, socket.SO_ERROR) == errno.ECONNREFUSED
     assert option(fd, socket.SO_ERROR) == 0, "it is told once"
+    # The next connection has nothing of an error that nobody has asked for.
+    expect_error(errno.EINPROGRESS, call, "rconnect", fd, *address(host, port + 1))
+    assert rpoll([(fd, select.POLLOUT)], 5000)[0] & select.POLLERR
+    expect_error(errno.EINPROGRESS, call, "rconnect", fd, *address(host, port))
+    assert option(fd, socket.SO_ERROR) == 0
     call("rclose", fd)
     expect_error(errno.ESOCKTNOSUPPORT, call, "rsocket", socket.AF_INET, socket.SOCK_DGRAM, 0)
     expect_error(errno.ENOTCONN, receive, make(), 1)
@@ -316,16 +372,23 @@ def cut(host, port):
 
 
 def alive(host, port):
-    """The peer's host forgets the connections in silence: the one with SO_KEEPALIVE learns of it."""
-    plain, asks = connect(host, port), connect(host, port)
-    option(asks, socket.SO_KEEPALIVE, struct.pack("i", 1))
-    idle = struct.pack("i", 1)
-    call("rsetsockopt", asks, socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle, len(idle))
-    for fd in (plain, asks):
+    """The peer's host forgets the connections in silence: those with SO_KEEPALIVE learn of it, also while they are
+    polled without a limit of time."""
+    plain, asks, polled = (connect(host, port) for _ in range(3))
+    for fd in (asks, polled):
+        option(fd, socket.SO_KEEPALIVE, struct.pack("i", 1))
+        option(fd, socket.TCP_KEEPIDLE, struct.pack("i", 1), socket.IPPROTO_TCP)
+    for fd in (plain, asks, polled):
         send(fd, b"x")
         receive(fd, 1)
     threading.Timer(3, print, ("waits",), {"flush": True}).start()
+    found = []
+    poll_for_ever = lambda: found.extend(rpoll([(polled, select.POLLIN)], -1))
+    polls = threading.Thread(target=poll_for_ever, daemon=True)
+    polls.start()
     expect_error(errno.ECONNRESET, receive, asks, 1)
+    polls.join(10)
+    assert found and found[0] & select.POLLERR, found
     assert rpoll([(plain, select.POLLIN)], 1000) == [0]
 
 

@@ -127,6 +127,14 @@ fn unread_messages_are_no_more_than_the_credits() {
 }
 
 #[test]
+fn an_entry_of_the_table_of_mapped_memory_counts_as_a_message() {
+    let mut pair = Pair::new(HALF, 64);
+    assert!(pair.sender.take_iomap() && pair.sender.take_iomap());
+    let sent = (0..100).filter(|_| pair.send(&[1]) > 0).count();
+    assert_eq!(sent, usize::from(CREDITS) - 2);
+}
+
+#[test]
 fn counts_of_messages_go_round() {
     let mut pair = Pair::new(HALF, 64);
     for _ in 0..200_000 {
