@@ -46,7 +46,7 @@ impl Case {
     pub fn new(place: Place, work: Work) -> Self {
         let name = match place.link {
             Link::Loopback => format!("loopback-{}", work.name()),
-            Link::Cable | Link::Lossy(_) => format!("{}@{place}", work.name()),
+            _ => format!("{}@{place}", work.name()),
         };
         Self {
             name,

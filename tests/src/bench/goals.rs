@@ -261,6 +261,14 @@ fn streams() -> Vec<Goal> {
         best("write-1M-embedded"),
         best("kernel-tso"),
     ));
+    for mtu in [1500, 3506, 9000] {
+        goals.push(Goal::ratio(
+            format!("RDMA Write, 1 MiB / kernel TCP, a veth as it comes, MTU {mtu}"),
+            Bound::AtLeast(1.0),
+            Side::of(format!("write-1M-embedded@{mtu}-as-it-comes"), GBIT),
+            Side::of(format!("kernel-tso@{mtu}-as-it-comes"), GBIT),
+        ));
+    }
     for (mtu, napi) in places() {
         goals.push(Goal::ratio(
             format!("Markers / none, 1 MiB Writes, MTU {mtu}, {napi}"),

@@ -36,8 +36,8 @@ pub(super) fn stream(
     place: Place,
     stream: Stream,
 ) -> Result<Figures, String> {
-    if place.link == Link::Loopback {
-        // It has them all, and nothing else runs there.
+    if matches!(place.link, Link::Loopback | Link::AsItComes) {
+        // It has them all, and keeps them.
         return iperf(testbed, place);
     }
     set_offloads(testbed, place, stream.offloads)?;

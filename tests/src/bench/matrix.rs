@@ -35,6 +35,9 @@ pub fn full() -> Vec<Case> {
         }
         all.extend(pings(Place::cable(1500, napi)));
     }
+    for mtu in MTUS.into_iter().chain([JUMBO]) {
+        all.extend(as_it_comes(mtu));
+    }
     for mtu in MTUS {
         let place = inline(mtu);
         for size in SIZES {
@@ -98,6 +101,7 @@ pub fn quick() -> Vec<Case> {
     for mtu in MTUS {
         all.extend(streams(inline(mtu)));
     }
+    all.extend(as_it_comes(1500));
     all.extend(with_markers(inline(1500)));
     all.extend(sctp(inline(1500)));
     all.extend(rnic_sources(Place::cable(1500, Napi::Rps)));
@@ -147,6 +151,7 @@ pub fn smoke() -> Vec<Case> {
             RnicSource::Daemon(Polling::Spin),
         ),
     ];
+    all.extend(as_it_comes(1500).into_iter().take(1));
     all.extend(RnicSource::BOTH.map(write));
     all.extend(lossy(LOSSES[1]).into_iter().take(1));
     all
@@ -166,6 +171,22 @@ fn streams(place: Place) -> Vec<Case> {
         all.push(Case::new(place, kernel(false)));
     }
     all
+}
+
+/// What a user finds on a veth that nobody has set: Writes beside the kernel's stream.
+fn as_it_comes(mtu: u32) -> Vec<Case> {
+    let place = Place::as_it_comes(mtu);
+    let write = |size, rnic_source| {
+        let run = RnicRun::bandwidth(Operation::Write, size, rnic_source);
+        rdma(place, run)
+    };
+    vec![
+        write(MEBI, RnicSource::Embedded),
+        Case::new(place, kernel(true)),
+        write(MEBI, DAEMON),
+        write(KIBI_64, RnicSource::Embedded),
+        ping(place, Operation::Write, RnicSource::Embedded),
+    ]
 }
 
 fn with_markers(place: Place) -> Vec<Case> {

@@ -39,7 +39,10 @@ impl Napi {
 /// What is between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Link {
+    /// A veth pair without offloads.
     Cable,
+    /// A veth pair as it is made: with checksum and segmentation offloads.
+    AsItComes,
     /// None: both ends are on one host and connect by 127.0.0.1.
     Loopback,
     /// A link of `linksim` that loses so many of ten thousand packets, each way, and reorders some.
@@ -61,7 +64,7 @@ impl Link {
     #[must_use]
     pub fn options(self) -> Option<Vec<String>> {
         match self {
-            Self::Cable | Self::Loopback => None,
+            Self::Cable | Self::AsItComes | Self::Loopback => None,
             Self::Lossy(share) => {
                 let loss = format!("--loss={}%", f64::from(share) / 100.0);
                 let all = IMPAIRMENTS.map(str::to_owned).into_iter();
@@ -97,6 +100,15 @@ impl Place {
         }
     }
 
+    /// Two hosts joined by a veth pair as it is made.
+    #[must_use]
+    pub fn as_it_comes(mtu: u32) -> Self {
+        Self {
+            link: Link::AsItComes,
+            ..Self::cable(mtu, Napi::Inline)
+        }
+    }
+
     /// One host, whose loopback interface has the MTU that the kernel gives it.
     #[must_use]
     pub fn loopback() -> Self {
@@ -110,7 +122,16 @@ impl Place {
     /// time.
     #[must_use]
     pub fn leaves_cores_alone(self) -> bool {
-        matches!(self.link, Link::Cable | Link::Loopback) && self.napi == Napi::Inline
+        !matches!(self.link, Link::Lossy(_)) && self.napi == Napi::Inline
+    }
+
+    /// What RNICs are to attach XDP programs as. A veth as it comes is what users have, and so is the mode.
+    #[must_use]
+    pub fn xdp_mode(self) -> &'static str {
+        match self.link {
+            Link::AsItComes => "auto",
+            Link::Cable | Link::Loopback | Link::Lossy(_) => self.napi.xdp_mode(),
+        }
     }
 }
 
@@ -120,6 +141,7 @@ impl fmt::Display for Place {
         match self.link {
             Link::Loopback => write!(f, "loopback"),
             Link::Cable => write!(f, "{mtu}-{napi}"),
+            Link::AsItComes => write!(f, "{mtu}-as-it-comes"),
             Link::Lossy(share) => write!(f, "{mtu}-{napi}-loss-{}", f64::from(share) / 100.0),
         }
     }
@@ -139,5 +161,6 @@ mod tests {
         let options = place.link.options().unwrap_or_default();
         assert!(options.contains(&"--loss=0.1%".to_owned()), "{options:?}");
         assert_eq!(Place::cable(3506, Napi::Rps).to_string(), "3506-rps");
+        assert_eq!(Place::as_it_comes(1500).to_string(), "1500-as-it-comes");
     }
 }

@@ -207,7 +207,7 @@ pub fn size_name(bytes: u32) -> String {
 
 /// The options by which a tool has the place's RNIC in its own process.
 pub(super) fn embedded_options(place: Place) -> [&'static str; 4] {
-    ["--embedded", INTERFACE, "--mode", place.napi.xdp_mode()]
+    ["--embedded", INTERFACE, "--mode", place.xdp_mode()]
 }
 
 /// Starts both ends, and daemons if it is over these.
@@ -318,8 +318,8 @@ impl Daemons {
         let socket = |end: End| testbed.directory().join(format!("{end:?}{cable}.sock"));
         let (device, ends): (&[&str], &[End]) = match place.link {
             Link::Loopback => (&["--loopback"], &[End::B]),
-            Link::Cable | Link::Lossy(_) => (
-                &["--interface", INTERFACE, "--mode", place.napi.xdp_mode()],
+            Link::Cable | Link::AsItComes | Link::Lossy(_) => (
+                &["--interface", INTERFACE, "--mode", place.xdp_mode()],
                 &[End::A, End::B],
             ),
         };

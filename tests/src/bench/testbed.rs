@@ -133,10 +133,11 @@ impl Testbed {
         let before = napi_threads();
         let options = LinkOptions {
             mtu: place.mtu,
+            offloads: place.link == Link::AsItComes,
             ..LinkOptions::default()
         };
         let (hosts, middle) = match place.link {
-            Link::Cable => {
+            Link::Cable | Link::AsItComes => {
                 let (a, b) = self.lab.pair(&options);
                 ([a, b], None)
             }
@@ -188,7 +189,7 @@ impl Testbed {
     pub fn command(&self, place: Place, end: End, program: &str) -> Command {
         match place.link {
             Link::Loopback => self.unpinned(place, end, program),
-            Link::Cable | Link::Lossy(_) => self.on_core(place, end, program),
+            _ => self.on_core(place, end, program),
         }
     }
 
@@ -234,8 +235,8 @@ impl Testbed {
     #[must_use]
     pub fn duration_at(&self, place: Place) -> Duration {
         match place.link {
-            Link::Cable | Link::Loopback => self.duration,
             Link::Lossy(_) => self.duration.max(LOSSY),
+            _ => self.duration,
         }
     }
 
