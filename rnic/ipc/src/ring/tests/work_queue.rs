@@ -343,6 +343,7 @@ fn what_waits_is_looked_at_in_any_order_and_taken_in_its_own() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore)]
 fn a_doorbell_is_for_the_shard_that_has_the_queue_pair_at_the_time() {
     let layout = QpMemory::layout(4, 4).unwrap();
     let (engine_sq, _, shard, fd) = QpMemory::create(&layout, 3).unwrap();
