@@ -1,5 +1,5 @@
-//! What a shard counts, under the names that operators see. The order is fixed: a counter keeps
-//! its place while the program runs.
+//! What a shard counts, under the names that operators see. The order is fixed: a counter keeps its place while the
+//! program runs.
 
 use rnic_ipc::control::DisconnectReason;
 use rnic_net::{DropReason, ListOwner, ReassemblyCounters};
@@ -8,259 +8,299 @@ use userspace_sctp::Counters as SctpCounters;
 use userspace_tcp::{ConnCounters, Counters as TcpCounters};
 
 use crate::command::ForbiddenBy;
+use crate::metrics::{Counted, Family};
 use crate::qp::QpCounters;
 
-/// What the shard itself counts; packets and connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShardCounters {
-    /// Frames dropped, by reason, in the order of [`UNUSABLE`].
-    unusable: [u64; UNUSABLE.len()],
-    /// Segments whose TCP header is not sound.
-    pub tcp_malformed: u64,
-    /// Segments to an address of a VLAN that came by another, or by none.
-    pub wrong_vlan: u64,
-    /// Segments that arrive over a network with a source address of this host, which no network delivers (RFC
-    /// 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Also those
-    /// of no connection that name the broadcast address of a subnet, and those for a connection of the loopback or
-    /// of an internal link.
-    pub martians: u64,
-    /// Segments that were taken with a partial TCP checksum: they have not been on a wire.
-    pub partial_checksums: u64,
-    /// Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it
-    /// is, in the order of [`PEERS_REFUSED`].
-    peers_refused: [u64; PEERS_REFUSED.len()],
-    /// What the host's IPsec forbade in clear.
-    ipsec: HostPolicyCounters,
-    /// What the host's routes and rules rejected.
-    routes: HostPolicyCounters,
-    /// Connections accepted at TCP level.
-    pub passive_opens: u64,
-    /// Connections of `Connect` commands.
-    pub active_opens: u64,
-    /// Connections that reached RDMA mode.
-    pub established: u64,
-    /// Connections that failed before RDMA mode.
-    pub startup_failed: u64,
-    /// Connections in RDMA mode that ended, by how, as [`Ended::ALL`].
-    ended: [u64; Ended::ALL.len()],
-    /// Connections that were asked for again, without Markers, because the peer rejected.
-    pub markers_refused: u64,
-    /// Sessions that were asked for again, on an association of their own, because the one that they joined went or
-    /// its peer took no more on it.
-    pub sessions_begun_again: u64,
-    /// Messages that no session took: there was no place for one, or their stream took none any more.
-    pub sessions_unplaced: u64,
-    /// Passive connections reset because a listener's backlog was full of Requests.
-    pub backlog_full: u64,
-    /// Connections reset to free their place for a new one: before their MPA Request was whole, or after a
-    /// rejection.
-    pub backlog_evicted: u64,
-    /// Passive connections reset because the peer's streams ended by invalid STags, again and again.
-    pub stag_scan_limit: u64,
-    /// Connections that did not finish the MPA start-up in time.
-    pub startup_timeouts: u64,
-    /// Requests that the application did not answer in time.
-    pub answer_timeouts: u64,
-    /// Closing connections that were reset because the peer took too long.
-    pub close_timeouts: u64,
-    /// Connections that were reset because the peer owed an answer and was silent.
-    pub silence_timeouts: u64,
-    /// Segments whose bytes were copied to a bounce ring.
-    pub bounced: u64,
-    /// Bytes of FPDUs' streams that came before others ahead of them.
-    pub bytes_out_of_order: u64,
-    /// Bytes of those that were part of an FPDU which was placed before its turn.
-    pub bytes_placed_early: u64,
-    /// Times that sending waited for a free frame.
-    pub no_frame: u64,
-    /// Times that a connection had to wait because those to its peer had as much under way as they may.
-    pub macroflow_waits: u64,
-    /// Times that connections to one peer were allowed less under way, for losses.
-    pub macroflow_reductions: u64,
-    /// Times that a frame found its port's transmit ring full.
-    pub transmit_full: u64,
-    /// Segments that could not be sent: no way back is known, or the headers don't fit. A fault of the RNIC's own:
-    /// tests fail in which it is counted.
-    pub unsendable: u64,
-    /// SCTP packets to a further address of a peer, to which no way is known (yet).
-    pub no_path: u64,
-    /// Segments that were cut because the peer's window had stayed too small for a whole FPDU.
-    pub fpdus_cut: u64,
-    /// ICMP errors about flows of ours that were given to TCP.
-    pub icmp_errors: u64,
-    /// Of these, those that TCP did not believe: no such connection, or no such segment under way.
-    pub icmp_ignored: u64,
-    /// Times that a connection's segment size changed because its path's MTU was found to differ.
-    pub mss_changes: u64,
-    /// Times that a connection's frames took another way: other Ethernet addresses, MTU or hop limit.
-    pub path_moves: u64,
-    /// Segments that were sent as IP fragments, once for each time.
-    pub fragmented: u64,
-    /// IP fragments sent.
-    pub fragments_sent: u64,
-    /// Times that a port could not be flushed (interface down or gone).
-    pub flush_failed: u64,
-    /// Clients whose rings or memory were at fault.
-    pub client_faults: u64,
-    /// Regions and rings whose memory was gone when it was accessed.
-    pub memory_faults: u64,
+/// The metrics of a shard, but for those of its ports.
+pub const SHARD: [&[Family]; 8] = [
+    ShardCounters::FAMILIES,
+    Levels::FAMILIES,
+    <(HandoverStatistics, u64)>::FAMILIES,
+    ReassemblyCounters::FAMILIES,
+    TcpCounters::FAMILIES,
+    ConnCounters::FAMILIES,
+    SctpCounters::FAMILIES,
+    QpCounters::FAMILIES,
+];
+
+crate::counters! {
+    /// What the shard itself counts; packets and connections.
+    pub struct ShardCounters;
+    "rnic_frames_dropped_total": "Received frames dropped, by reason.",
+        rx_truncated(reason = "truncated"), rx_not_ip(reason = "not_ip"), rx_bad_ip_header(reason = "bad_ip_header"),
+        rx_bad_ip_checksum(reason = "bad_ip_checksum"), rx_other_protocol(reason = "other_protocol"),
+        rx_group_address(reason = "group_address"), rx_source_route(reason = "source_route"),
+        rx_bad_tcp_checksum(reason = "bad_tcp_checksum"), rx_bad_udp_checksum(reason = "bad_udp_checksum"),
+        rx_tcp_malformed(reason = "bad_tcp_header"),
+        // To an address of a VLAN, by another one or by none.
+        rx_wrong_vlan(reason = "wrong_vlan"),
+        // Over a network with a source address of this host (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), of no
+        // connection and with a broadcast address, or for a connection of the loopback or of an internal link.
+        rx_martians(reason = "martian");
+    "rnic_partial_checksums_total": "Received TCP segments whose checksum the sending host left to a device without a wire, which were taken.",
+        rx_partial_checksums;
+    "rnic_peers_refused_total": "Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it is.",
+        peers_refused_interface(list = "interface"), peers_refused_user(list = "user"),
+        peers_refused_listener(list = "listener");
+    "rnic_host_ipsec_total": "Connections refused, segments of no connection dropped and connections ended because the host's IPsec policies forbid them in clear.",
+        ipsec_refused_connects(what = "connect_refused"), ipsec_dropped_segments(what = "segment_dropped"),
+        ipsec_ended_connections(what = "connection_ended");
+    "rnic_host_routes_total": "Connections refused, segments of no connection dropped and connections ended because the host's routes or rules reject what goes to the peer.",
+        routes_refused_connects(what = "connect_refused"), routes_dropped_segments(what = "segment_dropped"),
+        routes_ended_connections(what = "connection_ended");
+    "rnic_connections_opened_total": "TCP connections begun, by the side that began them: this side (active) or the peer (passive).",
+        active_opens(side = "active"), passive_opens(side = "passive");
+    "rnic_connections_established_total": "Connections that reached RDMA mode.", established;
+    "rnic_connections_failed_total": "Connections that ended before RDMA mode.", startup_failed;
+    "rnic_connections_ended_total": "Connections in RDMA mode that ended, by how.",
+        ended_closed_here(reason = "closed_here"), ended_closed_by_peer(reason = "closed_by_peer"),
+        ended_aborted(reason = "aborted"), ended_owner_gone(reason = "owner_gone"),
+        ended_reset_by_peer(reason = "reset_by_peer"), ended_timed_out(reason = "timed_out"),
+        ended_cut_by_peer(reason = "cut_by_peer"), ended_terminate_sent(reason = "terminate_sent"),
+        ended_terminate_received(reason = "terminate_received"), ended_peer_fault(reason = "peer_fault"),
+        ended_local_error(reason = "local_error"), ended_interface_gone(reason = "interface_gone"),
+        ended_address_gone(reason = "address_gone"), ended_other(reason = "other");
+    "rnic_connections_without_markers_total": "Connections asked for again without Markers, which the peer seemed to refuse.",
+        markers_refused;
+    "rnic_connections_reset_total": "Connections that the RNIC reset on its own, by reason: a timeout, a full backlog, or STag scanning.",
+        backlog_full(reason = "backlog_full"), backlog_evicted(reason = "backlog_evicted"),
+        stag_scan_limit(reason = "stag_scan_limit"), startup_timeouts(reason = "startup_timeout"),
+        answer_timeouts(reason = "answer_timeout"), close_timeouts(reason = "close_timeout"),
+        silence_timeouts(reason = "silence_timeout");
+    "rnic_out_of_order_bytes_total": "Bytes of FPDU streams received out of order.",
+        bytes_out_of_order;
+    "rnic_placed_early_bytes_total": "Bytes that were placed in the application's memory out of order.",
+        bytes_placed_early;
+    "rnic_bounced_segments_total": "Segments whose bytes were copied to a bounce ring, because frames ran low or there were too many pieces.",
+        bounced;
+    "rnic_send_waits_total": "Times that sending had to wait, by reason.",
+        no_frame(reason = "no_frame"), transmit_full(reason = "transmit_ring_full"),
+        macroflow_waits(reason = "macroflow");
+    "rnic_macroflow_reductions_total": "Times that the connections to one peer were allowed fewer segments in flight because of losses.",
+        macroflow_reductions;
+    "rnic_unsendable_segments_total": "Segments that could not be sent: no way is known, or the headers don't fit. Always 0, else please report it.",
+        unsendable;
+    "rnic_no_path_packets_total": "SCTP packets to a further address of a peer, to which no way is known.",
+        no_path;
+    "rnic_fpdus_cut_total": "Segments cut because the peer's window stayed too small for a whole FPDU.",
+        fpdus_cut;
+    "rnic_icmp_errors_total": "ICMP errors about flows of the RNIC, by whether TCP believed them.",
+        icmp_errors(about = "flow"), icmp_ignored(about = "nothing_under_way");
+    "rnic_mss_changes_total": "Times that the size of a connection's segments changed with its path.",
+        mss_changes;
+    "rnic_path_moves_total": "Times that a connection's frames took another path: other Ethernet addresses, MTU or hop limit.",
+        path_moves;
+    "rnic_fragmented_segments_total": "Segments sent as IP fragments, because their path had become narrower.",
+        tx_fragmented;
+    "rnic_fragments_sent_total": "IP fragments sent.", tx_fragments;
+    "rnic_flush_failures_total": "Times that a port could not be flushed: its interface is down or gone.",
+        flush_failed;
+    "rnic_client_faults_total": "Clients taken away because they broke the rules of their rings or took shared memory away.",
+        client_faults;
+    "rnic_memory_faults_total": "Regions and rings whose memory was gone when the RNIC accessed it.",
+        memory_faults;
+    "rnic_sctp_sessions_begun_again_total": "Sessions begun again on an association of their own, because the one that they joined did not take them.",
+        sessions_begun_again;
+    "rnic_sctp_messages_unplaced_total": "Messages that no session took: there was no place for one, or their stream took none any more.",
+        sessions_unplaced;
+}
+
+crate::counters! { for c: Levels;
+    "rnic_connections": "TCP connections and DDP Stream Sessions.",
+        connections = c.connections as u64;
+    "rnic_sctp_associations": "SCTP associations.", associations = c.associations as u64;
+    "rnic_queue_pairs": "Queue pairs.", queue_pairs = c.queue_pairs as u64;
+    "rnic_memory_regions": "Memory regions and windows.", regions = c.regions as u64;
+    "rnic_frames": "Packet buffers, by where they are.",
+        frames_free(place = "free") = c.frames_free as u64, frames_held(place = "parked") = c.frames_held as u64,
+        frames_on_link(place = "link") = c.frames_on_link as u64;
+    "rnic_receive_waiting_streams": "Streams that wait for a receive to be posted.",
+        streams_held = c.streams_held as u64;
+    "rnic_receive_waiting_bytes": "Bytes that were received in order and wait for a receive to be posted.",
+        bytes_held = c.bytes_held;
+}
+
+// With the connections that the table of flows had no place for.
+crate::counters! { for c: (HandoverStatistics, u64);
+    "rnic_handovers_total": "Packets handed over between the shards of an interface, by result: the shard where they came counts `given` and `full`, the other one `taken` and `no_frame`.",
+        handover_given(result = "given") = c.0.given, handover_taken(result = "taken") = c.0.taken,
+        handover_full(result = "full") = c.0.full, handover_no_frame(result = "no_frame") = c.0.no_frame;
+    "rnic_flow_table_full_total": "Connections whose segments other shards of the interface can't hand over, because their table had no place.",
+        flow_table_full = c.1;
+}
+
+crate::counters! { for c: ReassemblyCounters;
+    "rnic_fragments_received_total": "IP fragments received.", rx_fragments = c.fragments;
+    "rnic_packets_reassembled_total": "Packets put together from IP fragments.",
+        rx_reassembled = c.reassembled;
+    "rnic_fragments_dropped_total": "IP fragments dropped, by reason.",
+        rx_fragment_duplicates(reason = "duplicate") = c.duplicates,
+        rx_fragments_malformed(reason = "malformed") = c.malformed,
+        rx_fragments_overlapping(reason = "overlapping") = c.overlapping,
+        rx_fragments_too_large(reason = "too_large") = c.too_large,
+        rx_fragments_mixed_ecn(reason = "mixed_ecn") = c.mixed_ecn,
+        rx_fragments_evicted(reason = "evicted") = c.evicted,
+        rx_fragments_timed_out(reason = "timed_out") = c.timed_out;
+}
+
+crate::counters! { for c: TcpCounters;
+    "rnic_tcp_syns_dropped_total": "SYNs dropped, by what was full.",
+        tcp_backlog_full(reason = "backlog") = c.backlog_full, tcp_table_full(reason = "table") = c.table_full;
+    "rnic_tcp_cookies_total": "SYN cookies, by result.",
+        tcp_cookies_sent(result = "sent") = c.cookies_sent,
+        tcp_cookies_accepted(result = "accepted") = c.cookies_accepted,
+        tcp_cookies_rejected(result = "rejected") = c.cookies_rejected;
+    "rnic_tcp_connections_evicted_total": "Connections forgotten early to make room, by their state.",
+        tcp_half_open_evicted(state = "half_open") = c.half_open_evicted,
+        tcp_time_wait_evicted(state = "time_wait") = c.time_wait_evicted;
+    "rnic_tcp_unknown_flow_segments_total": "Segments of no connection and to no listener.",
+        tcp_unknown_flow = c.unknown_flow;
+    "rnic_tcp_resets_total": "Resets for segments of no connection: sent, or not sent because there were too many.",
+        tcp_resets_sent(result = "sent") = c.resets_sent, tcp_resets_limited(result = "limited") = c.resets_limited;
+}
+
+crate::counters! { for c: ConnCounters;
+    "rnic_tcp_segments_total": "TCP segments of connections, retransmissions included.",
+        tcp_segments_in(direction = "received") = c.segments_in,
+        tcp_segments_out(direction = "sent") = c.segments_out;
+    "rnic_tcp_payload_bytes_total": "Bytes of TCP payload received or sent for the first time.",
+        tcp_bytes_in(direction = "received") = c.bytes_in, tcp_bytes_out(direction = "sent") = c.bytes_out;
+    "rnic_tcp_retransmitted_segments_total": "Segments with payload sent again.",
+        tcp_retransmits = c.retransmits;
+    "rnic_tcp_timeouts_total": "Retransmission timeouts.", tcp_timeouts = c.timeouts;
+    "rnic_tcp_fast_recoveries_total": "Times that fast recovery began.",
+        tcp_fast_recoveries = c.fast_recoveries;
+    "rnic_tcp_window_probes_total": "Probes of a closed receive window.", tcp_probes = c.probes;
+    "rnic_tcp_out_of_order_segments_total": "Segments that came out of order.",
+        tcp_out_of_order = c.out_of_order;
+    "rnic_tcp_duplicate_segments_total": "Segments with payload that was already received.",
+        tcp_duplicates = c.duplicates;
+    "rnic_tcp_segments_dropped_total": "Segments of connections dropped, by reason.",
+        tcp_ranges_full(reason = "ranges_full") = c.ranges_full, tcp_paws_dropped(reason = "paws") = c.paws_dropped;
+    "rnic_tcp_challenge_acks_total": "Challenge ACKs sent (RFC 5961).", tcp_challenges = c.challenges;
+}
+
+crate::counters! { for c: SctpCounters;
+    "rnic_sctp_packets_total": "SCTP packets with the right checksum, and those sent.",
+        sctp_packets_in(direction = "received") = c.packets_in, sctp_packets_out(direction = "sent") = c.packets_out;
+    "rnic_sctp_data_chunks_sent_total": "DATA chunks sent, retransmissions included.",
+        sctp_chunks_out = c.chunks_out;
+    "rnic_sctp_retransmitted_chunks_total": "DATA chunks sent again.",
+        sctp_retransmits = c.retransmits;
+    "rnic_sctp_timeouts_total": "Retransmission timeouts (T3-rtx).", sctp_timeouts = c.timeouts;
+    "rnic_sctp_packets_dropped_total": "SCTP packets that brought nothing to an association, by reason.",
+        sctp_malformed(reason = "malformed") = c.malformed, sctp_wrong_tags(reason = "wrong_tag") = c.wrong_tags,
+        sctp_unknown_flow(reason = "unknown_flow") = c.strangers,
+        sctp_inits_refused(reason = "init_refused") = c.inits_refused,
+        sctp_table_full(reason = "table_full") = c.associations_refused;
+    "rnic_sctp_cookies_total": "State Cookies that were refused, by what they were.",
+        sctp_cookies_rejected(result = "rejected") = c.foreign_cookies,
+        sctp_cookies_stale(result = "stale") = c.stale_cookies;
+    "rnic_sctp_answers_dropped_total": "Answers to packets of no association that were not sent, because there were too many.",
+        sctp_answers_dropped = c.answers_dropped;
+}
+
+// Each port's, as `portN_NAME`.
+crate::counters! { for c: PortStatistics;
+    "rnic_port_frames_total": "Frames received from the link, handed to it, and given back by it.",
+        received(direction = "received") = c.received, transmitted(direction = "sent") = c.transmitted,
+        completed(direction = "completed") = c.completed;
+    "rnic_port_bytes_total": "Bytes of the frames received from the link and handed to it.",
+        received_bytes(direction = "received") = c.received_bytes,
+        transmitted_bytes(direction = "sent") = c.transmitted_bytes;
+    "rnic_port_send_calls_total": "System calls that woke the kernel to send.",
+        send_calls = c.send_calls;
+    "rnic_port_super_packets_total": "Packets received in several frames, packets sent with several segments in them, and these segments.",
+        chains_received(what = "received") = c.chains_received,
+        super_packets_sent(what = "sent") = c.super_packets_sent,
+        super_packet_segments_sent(what = "segments_sent") = c.super_packet_segments_sent;
+    "rnic_port_errors_total": "Problems at a port, by kind; `kernel_` comes from XDP_STATISTICS.",
+        send_busy(reason = "send_busy") = c.send_busy, send_dropped(reason = "send_dropped") = c.send_dropped,
+        transmit_ring_full(reason = "transmit_ring_full") = c.transmit_ring_full,
+        bad_receive_descriptors(reason = "bad_receive_descriptor") = c.bad_receive_descriptors,
+        bad_receive_chains(reason = "bad_receive_chain") = c.bad_receive_chains,
+        bad_completions(reason = "bad_completion") = c.bad_completions,
+        receive_no_frame(reason = "receive_no_frame") = c.receive_no_frame,
+        kernel_rx_dropped(reason = "kernel_rx_dropped") = c.kernel_rx_dropped,
+        kernel_rx_ring_full(reason = "kernel_rx_ring_full") = c.kernel_rx_ring_full,
+        kernel_fill_ring_empty(reason = "kernel_fill_ring_empty") = c.kernel_fill_ring_empty,
+        kernel_rx_invalid(reason = "kernel_rx_invalid") = c.kernel_rx_invalid,
+        kernel_tx_invalid(reason = "kernel_tx_invalid") = c.kernel_tx_invalid,
+        kernel_tx_ring_empty(reason = "kernel_tx_ring_empty") = c.kernel_tx_ring_empty;
 }
 
 /// What of the host's policy came to bear on this shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostPolicyCounters {
+pub(crate) struct HostPolicyCounters<'a> {
     /// Connections that were not begun.
-    pub connects: u64,
+    pub connects: &'a mut u64,
     /// Segments of no connection that were dropped, and answers to them.
-    pub dropped: u64,
-    pub ended: u64,
-}
-
-/// Each reason for which a frame is dropped, and its counter's name.
-const UNUSABLE: [(DropReason, &str); 9] = [
-    (DropReason::Truncated, "rx_truncated"),
-    (DropReason::NotIp, "rx_not_ip"),
-    (DropReason::IpHeader, "rx_bad_ip_header"),
-    (DropReason::IpChecksum, "rx_bad_ip_checksum"),
-    (DropReason::OtherProtocol, "rx_other_protocol"),
-    (DropReason::GroupAddress, "rx_group_address"),
-    (DropReason::SourceRoute, "rx_source_route"),
-    (DropReason::TcpChecksum, "rx_bad_tcp_checksum"),
-    (DropReason::UdpChecksum, "rx_bad_udp_checksum"),
-];
-
-/// Each owner of an allow-list, and its counter's name.
-const PEERS_REFUSED: [(ListOwner, &str); ListOwner::ALL.len()] = [
-    (ListOwner::Interface, "peers_refused_interface"),
-    (ListOwner::User, "peers_refused_user"),
-    (ListOwner::Listener, "peers_refused_listener"),
-];
-
-/// How a connection in RDMA mode ended, for operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Both sides closed, this one first.
-    ClosedHere,
-    /// Both sides closed, the peer first.
-    ClosedByPeer,
-    /// The program, or an operator, had it reset.
-    Aborted,
-    /// Its queue pair went: the program destroyed it, ended, or was taken away.
-    OwnerGone,
-    ResetByPeer,
-    /// The peer did not answer for the user timeout, to no keep-alive probe, or did not close.
-    TimedOut,
-    /// The peer closed it in the middle of a message.
-    CutByPeer,
-    /// By an error of the peer's, of which it was told by a Terminate.
-    TerminateSent,
-    /// By an error that the peer found, and reported by a Terminate.
-    TerminateReceived,
-    /// By an error of the peer's of which no Terminate may tell it.
-    PeerFault,
-    /// By an error of this side's: of a work request, or of the program's queues.
-    LocalError,
-    /// Its interface was taken away.
-    InterfaceGone,
-    /// Its local address was taken away.
-    AddressGone,
-    /// For a reason that no connection in RDMA mode is known to end for.
-    Other,
-}
-
-impl Ended {
-    pub const ALL: [Self; 14] = [
-        Self::ClosedHere,
-        Self::ClosedByPeer,
-        Self::Aborted,
-        Self::OwnerGone,
-        Self::ResetByPeer,
-        Self::TimedOut,
-        Self::CutByPeer,
-        Self::TerminateSent,
-        Self::TerminateReceived,
-        Self::PeerFault,
-        Self::LocalError,
-        Self::InterfaceGone,
-        Self::AddressGone,
-        Self::Other,
-    ];
-
-    /// Of a connection that ended for this reason, which the peer closed first or not.
-    pub(crate) fn of(reason: DisconnectReason, peer_closed_first: bool) -> Self {
-        match reason {
-            DisconnectReason::Graceful if peer_closed_first => Self::ClosedByPeer,
-            DisconnectReason::Graceful => Self::ClosedHere,
-            DisconnectReason::Aborted => Self::Aborted,
-            DisconnectReason::Reset => Self::ResetByPeer,
-            DisconnectReason::TimedOut => Self::TimedOut,
-            DisconnectReason::PeerClosed => Self::CutByPeer,
-            DisconnectReason::TerminateSent { .. } => Self::TerminateSent,
-            DisconnectReason::TerminateReceived { .. } => Self::TerminateReceived,
-            DisconnectReason::PeerFault { .. } | DisconnectReason::NotMpa => Self::PeerFault,
-            DisconnectReason::LocalError => Self::LocalError,
-            DisconnectReason::InterfaceGone => Self::InterfaceGone,
-            DisconnectReason::AddressGone => Self::AddressGone,
-            _ => Self::Other,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClosedHere => "ended_closed_here",
-            Self::ClosedByPeer => "ended_closed_by_peer",
-            Self::Aborted => "ended_aborted",
-            Self::OwnerGone => "ended_owner_gone",
-            Self::ResetByPeer => "ended_reset_by_peer",
-            Self::TimedOut => "ended_timed_out",
-            Self::CutByPeer => "ended_cut_by_peer",
-            Self::TerminateSent => "ended_terminate_sent",
-            Self::TerminateReceived => "ended_terminate_received",
-            Self::PeerFault => "ended_peer_fault",
-            Self::LocalError => "ended_local_error",
-            Self::InterfaceGone => "ended_interface_gone",
-            Self::AddressGone => "ended_address_gone",
-            Self::Other => "ended_other",
-        }
-    }
+    pub dropped: &'a mut u64,
+    /// Connections that ended.
+    pub ended: &'a mut u64,
 }
 
 impl ShardCounters {
-    /// Counts a connection in RDMA mode that ended.
-    pub(crate) fn count_ended(&mut self, ended: Ended) {
-        self.ended[ended as usize] += 1;
-    }
-
-    /// Counts a segment of a peer that this owner's allow-list does not have.
-    pub fn count_refused_peer(&mut self, list: ListOwner) {
-        for ((known, _), count) in PEERS_REFUSED.iter().zip(&mut self.peers_refused) {
-            if *known == list {
-                *count += 1;
+    /// Connections in RDMA mode that ended for this reason, which the peer closed first or not.
+    pub(crate) fn ended(&mut self, reason: DisconnectReason, peer_closed_first: bool) -> &mut u64 {
+        match reason {
+            DisconnectReason::Graceful if peer_closed_first => &mut self.ended_closed_by_peer,
+            DisconnectReason::Graceful => &mut self.ended_closed_here,
+            DisconnectReason::Aborted => &mut self.ended_aborted,
+            DisconnectReason::Reset => &mut self.ended_reset_by_peer,
+            DisconnectReason::TimedOut => &mut self.ended_timed_out,
+            DisconnectReason::PeerClosed => &mut self.ended_cut_by_peer,
+            DisconnectReason::TerminateSent { .. } => &mut self.ended_terminate_sent,
+            DisconnectReason::TerminateReceived { .. } => &mut self.ended_terminate_received,
+            DisconnectReason::PeerFault { .. } | DisconnectReason::NotMpa => {
+                &mut self.ended_peer_fault
             }
+            DisconnectReason::LocalError => &mut self.ended_local_error,
+            DisconnectReason::InterfaceGone => &mut self.ended_interface_gone,
+            DisconnectReason::AddressGone => &mut self.ended_address_gone,
+            _ => &mut self.ended_other,
         }
     }
 
-    pub fn host_policy(&mut self, by: ForbiddenBy) -> &mut HostPolicyCounters {
+    /// Segments of peers that this owner's allow-list does not have.
+    pub(crate) fn refused_peers(&mut self, list: ListOwner) -> &mut u64 {
+        match list {
+            ListOwner::Interface => &mut self.peers_refused_interface,
+            ListOwner::User => &mut self.peers_refused_user,
+            ListOwner::Listener => &mut self.peers_refused_listener,
+        }
+    }
+
+    /// What this of the host forbade.
+    pub(crate) fn host_policy(&mut self, by: ForbiddenBy) -> HostPolicyCounters<'_> {
         match by {
-            ForbiddenBy::Ipsec => &mut self.ipsec,
-            ForbiddenBy::Routes => &mut self.routes,
+            ForbiddenBy::Ipsec => HostPolicyCounters {
+                connects: &mut self.ipsec_refused_connects,
+                dropped: &mut self.ipsec_dropped_segments,
+                ended: &mut self.ipsec_ended_connections,
+            },
+            ForbiddenBy::Routes => HostPolicyCounters {
+                connects: &mut self.routes_refused_connects,
+                dropped: &mut self.routes_dropped_segments,
+                ended: &mut self.routes_ended_connections,
+            },
         }
     }
 
     /// Counts a dropped frame.
-    pub fn count_unusable(&mut self, reason: DropReason) {
-        for ((known, _), count) in UNUSABLE.iter().zip(&mut self.unusable) {
-            if *known == reason {
-                *count += 1;
-            }
-        }
-    }
-
-    /// How many frames were dropped for this reason.
-    pub fn unusable(&self, reason: DropReason) -> u64 {
-        let mut both = UNUSABLE.iter().zip(&self.unusable);
-        both.find(|((known, _), _)| *known == reason)
-            .map_or(0, |(_, count)| *count)
+    pub(crate) fn count_unusable(&mut self, reason: DropReason) {
+        *match reason {
+            DropReason::Truncated => &mut self.rx_truncated,
+            DropReason::NotIp => &mut self.rx_not_ip,
+            DropReason::IpHeader => &mut self.rx_bad_ip_header,
+            DropReason::IpChecksum => &mut self.rx_bad_ip_checksum,
+            DropReason::OtherProtocol => &mut self.rx_other_protocol,
+            DropReason::GroupAddress => &mut self.rx_group_address,
+            DropReason::SourceRoute => &mut self.rx_source_route,
+            DropReason::TcpChecksum => &mut self.rx_bad_tcp_checksum,
+            DropReason::UdpChecksum => &mut self.rx_bad_udp_checksum,
+            // Reassembly counts them.
+            DropReason::Fragment => return,
+        } += 1;
     }
 }
 
@@ -293,127 +333,30 @@ pub(crate) fn named(
     qp: &QpCounters,
     (tcp, streams, sctp): (&TcpCounters, &ConnCounters, &SctpCounters),
     levels: &Levels,
-    (handover, unentered): (&HandoverStatistics, u64),
+    handover: &(HandoverStatistics, u64),
     ports: impl Iterator<Item = PortStatistics>,
 ) -> Vec<(String, u64)> {
-    let mut out = Vec::new();
-    let mut put = |name: &str, value: u64| out.push((name.to_string(), value));
-    for ((_, name), value) in UNUSABLE.iter().zip(&shard.unusable) {
-        put(name, *value);
+    let (early, late) = (shard.bytes_placed_early, shard.bytes_out_of_order);
+    let mut all = shard.named();
+    // What is no metric, because others tell it.
+    all.push(("bytes_parked", late.saturating_sub(early)));
+    for more in [
+        reassembly.named(),
+        handover.named(),
+        levels.named(),
+        tcp.named(),
+        streams.named(),
+        sctp.named(),
+        qp.named(),
+    ] {
+        all.extend(more);
     }
-    put("rx_tcp_malformed", shard.tcp_malformed);
-    put("rx_wrong_vlan", shard.wrong_vlan);
-    put("rx_martians", shard.martians);
-    put("rx_partial_checksums", shard.partial_checksums);
-    for ((_, name), value) in PEERS_REFUSED.iter().zip(&shard.peers_refused) {
-        put(name, *value);
-    }
-    put("ipsec_refused_connects", shard.ipsec.connects);
-    put("ipsec_dropped_segments", shard.ipsec.dropped);
-    put("ipsec_ended_connections", shard.ipsec.ended);
-    put("routes_refused_connects", shard.routes.connects);
-    put("routes_dropped_segments", shard.routes.dropped);
-    put("routes_ended_connections", shard.routes.ended);
-    put("passive_opens", shard.passive_opens);
-    put("active_opens", shard.active_opens);
-    put("established", shard.established);
-    put("startup_failed", shard.startup_failed);
-    for (ended, value) in Ended::ALL.into_iter().zip(&shard.ended) {
-        put(ended.name(), *value);
-    }
-    put("markers_refused", shard.markers_refused);
-    put("sessions_begun_again", shard.sessions_begun_again);
-    put("sessions_unplaced", shard.sessions_unplaced);
-    put("backlog_full", shard.backlog_full);
-    put("backlog_evicted", shard.backlog_evicted);
-    put("stag_scan_limit", shard.stag_scan_limit);
-    put("startup_timeouts", shard.startup_timeouts);
-    put("answer_timeouts", shard.answer_timeouts);
-    put("close_timeouts", shard.close_timeouts);
-    put("silence_timeouts", shard.silence_timeouts);
-    put("bytes_out_of_order", shard.bytes_out_of_order);
-    put("bytes_placed_early", shard.bytes_placed_early);
-    let parked = shard
-        .bytes_out_of_order
-        .saturating_sub(shard.bytes_placed_early);
-    put("bytes_parked", parked);
-    put("bounced", shard.bounced);
-    put("no_frame", shard.no_frame);
-    put("macroflow_waits", shard.macroflow_waits);
-    put("macroflow_reductions", shard.macroflow_reductions);
-    put("transmit_full", shard.transmit_full);
-    put("unsendable", shard.unsendable);
-    put("no_path", shard.no_path);
-    put("fpdus_cut", shard.fpdus_cut);
-    put("icmp_errors", shard.icmp_errors);
-    put("icmp_ignored", shard.icmp_ignored);
-    put("mss_changes", shard.mss_changes);
-    put("path_moves", shard.path_moves);
-    put("tx_fragmented", shard.fragmented);
-    put("tx_fragments", shard.fragments_sent);
-    for (name, value) in reassembly.named() {
-        put(name, value);
-    }
-    put("handover_given", handover.given);
-    put("handover_taken", handover.taken);
-    put("handover_full", handover.full);
-    put("handover_no_frame", handover.no_frame);
-    put("flow_table_full", unentered);
-    put("flush_failed", shard.flush_failed);
-    put("client_faults", shard.client_faults);
-    put("memory_faults", shard.memory_faults);
-    put("connections", levels.connections as u64);
-    put("associations", levels.associations as u64);
-    put("queue_pairs", levels.queue_pairs as u64);
-    put("regions", levels.regions as u64);
-    put("frames_free", levels.frames_free as u64);
-    put("frames_held", levels.frames_held as u64);
-    put("streams_held", levels.streams_held as u64);
-    put("bytes_held", levels.bytes_held);
-    put("frames_on_link", levels.frames_on_link as u64);
-    put("tcp_backlog_full", tcp.backlog_full);
-    put("tcp_cookies_sent", tcp.cookies_sent);
-    put("tcp_cookies_accepted", tcp.cookies_accepted);
-    put("tcp_cookies_rejected", tcp.cookies_rejected);
-    put("tcp_half_open_evicted", tcp.half_open_evicted);
-    put("tcp_table_full", tcp.table_full);
-    put("tcp_unknown_flow", tcp.unknown_flow);
-    put("tcp_resets_sent", tcp.resets_sent);
-    put("tcp_resets_limited", tcp.resets_limited);
-    put("tcp_time_wait_evicted", tcp.time_wait_evicted);
-    put("tcp_segments_in", streams.segments_in);
-    put("tcp_segments_out", streams.segments_out);
-    put("tcp_bytes_in", streams.bytes_in);
-    put("tcp_bytes_out", streams.bytes_out);
-    put("tcp_retransmits", streams.retransmits);
-    put("tcp_timeouts", streams.timeouts);
-    put("tcp_fast_recoveries", streams.fast_recoveries);
-    put("tcp_probes", streams.probes);
-    put("tcp_out_of_order", streams.out_of_order);
-    put("tcp_duplicates", streams.duplicates);
-    put("tcp_ranges_full", streams.ranges_full);
-    put("tcp_paws_dropped", streams.paws_dropped);
-    put("tcp_challenges", streams.challenges);
-    put("sctp_packets_in", sctp.packets_in);
-    put("sctp_packets_out", sctp.packets_out);
-    put("sctp_chunks_out", sctp.chunks_out);
-    put("sctp_retransmits", sctp.retransmits);
-    put("sctp_timeouts", sctp.timeouts);
-    put("sctp_malformed", sctp.malformed);
-    put("sctp_wrong_tags", sctp.wrong_tags);
-    put("sctp_unknown_flow", sctp.strangers);
-    put("sctp_inits_refused", sctp.inits_refused);
-    put("sctp_cookies_rejected", sctp.foreign_cookies);
-    put("sctp_cookies_stale", sctp.stale_cookies);
-    put("sctp_table_full", sctp.associations_refused);
-    put("sctp_answers_dropped", sctp.answers_dropped);
-    for (name, value) in qp.named() {
-        put(name, value);
-    }
-    for (index, statistics) in ports.enumerate() {
-        for (name, value) in statistics.named() {
-            put(&format!("port{index}_{name}"), value);
-        }
-    }
-    out
+    let all = all
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
+    let of_ports = ports.enumerate().flat_map(|(index, port)| {
+        let named = port.named().into_iter();
+        named.map(move |(name, value)| (format!("port{index}_{name}"), value))
+    });
+    all.chain(of_ports).collect()
 }

@@ -26,6 +26,7 @@ pub mod counters;
 pub mod cq;
 pub mod histogram;
 pub mod idmap;
+pub mod metrics;
 mod prefetch;
 pub mod qp;
 #[cfg(test)]

@@ -486,19 +486,4 @@ impl ReassemblyCounters {
             Outcome::TooLarge => self.too_large += 1,
         }
     }
-
-    /// Every counter under its name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 9] {
-        [
-            ("rx_fragments", self.fragments),
-            ("rx_reassembled", self.reassembled),
-            ("rx_fragment_duplicates", self.duplicates),
-            ("rx_fragments_malformed", self.malformed),
-            ("rx_fragments_overlapping", self.overlapping),
-            ("rx_fragments_too_large", self.too_large),
-            ("rx_fragments_mixed_ecn", self.mixed_ecn),
-            ("rx_fragments_evicted", self.evicted),
-            ("rx_fragments_timed_out", self.timed_out),
-        ]
-    }
 }

@@ -141,36 +141,3 @@ pub struct PortStatistics {
     /// The kernel's count: times it found the TX ring empty.
     pub kernel_tx_ring_empty: u64,
 }
-
-impl PortStatistics {
-    /// Every counter under its name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 22] {
-        [
-            ("received", self.received),
-            ("received_bytes", self.received_bytes),
-            ("transmitted", self.transmitted),
-            ("transmitted_bytes", self.transmitted_bytes),
-            ("completed", self.completed),
-            ("send_calls", self.send_calls),
-            ("send_busy", self.send_busy),
-            ("send_dropped", self.send_dropped),
-            ("transmit_ring_full", self.transmit_ring_full),
-            ("bad_receive_descriptors", self.bad_receive_descriptors),
-            ("bad_receive_chains", self.bad_receive_chains),
-            ("bad_completions", self.bad_completions),
-            ("receive_no_frame", self.receive_no_frame),
-            ("chains_received", self.chains_received),
-            ("super_packets_sent", self.super_packets_sent),
-            (
-                "super_packet_segments_sent",
-                self.super_packet_segments_sent,
-            ),
-            ("kernel_rx_dropped", self.kernel_rx_dropped),
-            ("kernel_rx_ring_full", self.kernel_rx_ring_full),
-            ("kernel_fill_ring_empty", self.kernel_fill_ring_empty),
-            ("kernel_rx_invalid", self.kernel_rx_invalid),
-            ("kernel_tx_invalid", self.kernel_tx_invalid),
-            ("kernel_tx_ring_empty", self.kernel_tx_ring_empty),
-        ]
-    }
-}

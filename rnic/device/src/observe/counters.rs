@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
+use rnic_engine::metrics::Counted;
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
 use rnic_ipc::heap;
 
@@ -59,48 +60,50 @@ impl Core {
 
     /// What is counted beside the shard, in a fixed order.
     pub(crate) fn device_counters(&self) -> Vec<(String, u64)> {
-        let mut all = Vec::new();
         let steering = self.interface.ports.with_claims(|claimed| {
-            claimed
-                .0
-                .as_ref()
-                .map(|steering| steering.counters())
-                .unwrap_or_default()
+            let steering = claimed.0.as_ref().map(|steering| steering.counters());
+            steering.unwrap_or_default()
         });
-        all.extend(
-            steering
-                .into_iter()
-                .map(|(name, count)| (format!("steering_{name}"), count)),
-        );
-        for (name, count) in [
-            ("icmp_received", &self.interface.icmp.received),
-            ("icmp_unusable", &self.interface.icmp.unusable),
-            ("icmp_lost", &self.interface.icmp.lost),
-        ] {
-            all.push((name.to_owned(), count.load(Ordering::Relaxed)));
-        }
-        let unserved = self.interface.unserved_queues();
-        all.push(("unserved_queues".to_owned(), unserved.into()));
-        all.push(("stalled_shards".to_owned(), self.shards.stalled().into()));
-        if let Some((taken, lost)) = self.captures().counts() {
-            all.push(("capture_frames".to_owned(), taken));
-            all.push(("capture_dropped".to_owned(), lost));
-        }
+        let steering = steering.into_iter();
+        let steering = steering.map(|(name, count)| (format!("steering_{name}"), count));
+        let own = self.named().into_iter().chain(OfPrm(self).named());
+        let own = own.map(|(name, count)| (name.to_owned(), count));
+        let mut all: Vec<_> = steering.chain(own).collect();
         let prm = self.prm();
-        all.push(("device_clients".to_owned(), prm.clients() as u64));
         all.extend(prm.held());
         all.extend(prm.refusals());
-        all.push(("requests_delayed".to_owned(), prm.requests_delayed()));
-        drop(prm);
-        all.push(("memory_reserve_used".to_owned(), heap::times_given_back()));
-        let refused = self.shared_prm().refused_for_memory();
-        all.push(("refused_for_memory".to_owned(), refused));
-        all.push((
-            "device_ports".to_owned(),
-            self.interface.ports.count() as u64,
-        ));
         all
     }
+}
+
+// What the device counts beside its shards.
+rnic_engine::counters! { for c: Core;
+    "rnic_unserved_queues": "RX queues that the interface got after it was opened: the kernel gets their frames.",
+        unserved_queues = u64::from(c.interface.unserved_queues());
+    "rnic_stalled_shards": "Shards whose threads have not polled for 5 s, and do not sleep.",
+        stalled_shards = u64::from(c.shards.stalled());
+    "rnic_icmp_messages_total": "ICMP errors received for the RNIC's claims, those that it ignored, and those lost because the shard was busy.",
+        icmp_received(result = "received") = c.interface.icmp.received.load(Ordering::Relaxed),
+        icmp_unusable(result = "unusable") = c.interface.icmp.unusable.load(Ordering::Relaxed),
+        icmp_lost(result = "lost") = c.interface.icmp.lost.load(Ordering::Relaxed);
+    "rnic_capture_frames_total": "Frames of captures, by result.",
+        capture_frames(result = "captured") = c.captures().counts().map(|(taken, _)| taken),
+        capture_dropped(result = "dropped") = c.captures().counts().map(|(_, lost)| lost);
+    "rnic_claimed_ports": "Local addresses and ports whose frames are the RNIC's.",
+        device_ports = c.interface.ports.count() as u64;
+}
+
+/// What the Privileged Resource Manager counts: once for all devices of a process.
+pub(crate) struct OfPrm<'a>(&'a Core);
+
+rnic_engine::counters! { for c: OfPrm<'_>;
+    "rnic_requests_delayed_total": "Clients' requests that waited, because their user makes more than it may in a second.",
+        requests_delayed = c.0.prm().requests_delayed();
+    "rnic_memory_refusals_total": "Requests refused because the process had no memory left for them.",
+        refused_for_memory = c.0.shared_prm().refused_for_memory();
+    "rnic_memory_reserve_used_total": "Times that an allocation failed and was served from the heap's reserve.",
+        memory_reserve_used = heap::times_given_back();
+    "rnic_clients": "Clients of the RNIC.", device_clients = c.0.prm().clients() as u64;
 }
 
 /// As many counters from number `first` on as fit one control message.

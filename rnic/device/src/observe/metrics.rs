@@ -4,7 +4,6 @@
 //! count or a level that somebody keeps anyway: to tell it takes one command to the shard, and no lock
 //! or clock on the data path.
 
-mod catalogue;
 mod text;
 
 use std::collections::HashMap;
@@ -12,117 +11,91 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rnic_engine::command::{Answer, Command, ShardMetrics};
+use rnic_engine::counters::SHARD;
+pub use rnic_engine::metrics::MetricKind;
+use rnic_engine::metrics::{Counted, Family};
 use rnic_engine::qp::{QpCounters, WorkClass};
 use rnic_host::link_state::Link;
 use rnic_ipc::control::{MemoryKind, Refusal};
 use rnic_ipc::id::ClientId;
 use rnic_ipc::inspect::Holding;
 use rnic_prm::Credentials;
+use rnic_xsk::PortStatistics;
 
 use crate::Device;
 use crate::clients::client::Client;
 use crate::clients::request_metrics::REFUSALS;
 use crate::clients::shared_prm::{InterfaceState, Interfaces};
 use crate::device::core::Core;
+use crate::observe::counters::OfPrm;
 use crate::runtime::counters;
 use crate::sync::lock;
-use catalogue::{DEVICE, Family, LIMITS, PORT, PRM, SHARD, STEERING};
-pub use text::MetricKind;
 use text::{Text, labels};
 
-/// A family's name, help and kind.
-type Head = (&'static str, &'static str, MetricKind);
+/// Declares metrics whose samples are no counters: each with its labels, beside those of its shard or interface.
+macro_rules! heads {
+    ($($name:ident $metric:literal [$($label:literal),*] $help:literal;)+) => {
+        $(const $name: Family = Family {
+            name: $metric,
+            help: $help,
+            labels: &[$($label),*],
+            members: &[],
+        };)+
+        const HEADS: &[Family] = &[$($name),+];
+    };
+}
 
-const INFO: Head = (
-    "rnic_info",
-    "1 for each shard of an interface; its labels say how it is served, and the version of the program.",
-    MetricKind::Gauge,
-);
-const OPEN: Head = (
-    "rnic_interface_open",
-    "1 for an interface that is open and has a link, 0 for one that is waited for, down or without a carrier.",
-    MetricKind::Gauge,
-);
-const REFUSED: Head = (
-    "rnic_requests_refused_total",
-    "Clients' requests that were refused, by reason.",
-    MetricKind::Counter,
-);
-const WORK: Head = (
-    "rnic_work_request_duration_seconds",
-    "Time from when the RNIC takes a work request off its send queue to its successful completion.",
-    MetricKind::Histogram,
-);
-const CONNECT: Head = (
-    "rnic_connect_duration_seconds",
-    "Time that connections which this side opened took from the request to RDMA mode.",
-    MetricKind::Histogram,
-);
-const REGISTRATION: Head = (
-    "rnic_registration_duration_seconds",
-    "Time that registering memory took.",
-    MetricKind::Histogram,
-);
-const REGISTERED: Head = (
-    "rnic_registrations_total",
-    "Memory regions that were registered, by how the RNIC reaches their memory.",
-    MetricKind::Counter,
-);
-const CLIENT_HOLDS: Head = (
-    "rnic_client_holds",
-    "What a client holds, by the name of the limit.",
-    MetricKind::Gauge,
-);
-const CLIENT_LIMITS: Head = (
-    "rnic_client_limit",
-    "What one client may hold, by the name of the limit.",
-    MetricKind::Gauge,
-);
-const CLIENT_REFUSED: Head = (
-    "rnic_client_requests_refused_total",
-    "Requests of a client that were refused.",
-    MetricKind::Counter,
-);
-const CLIENT_BYTES: Head = (
-    "rnic_client_memory_bytes_total",
-    "Bytes placed in a client's memory, or gathered from it.",
-    MetricKind::Counter,
-);
-const CLIENT_WORK: Head = (
-    "rnic_client_work_requests_total",
-    "Work requests of a client that ended, by result.",
-    MetricKind::Counter,
-);
-const CLIENT_ACCESSES: Head = (
-    "rnic_client_accesses_refused_total",
-    "Accesses by peers to a client's memory and queue pairs that were refused.",
-    MetricKind::Counter,
-);
+heads! {
+    STEERING "rnic_steering_frames_total" ["verdict"]
+        "Frames that the steering program saw, by its verdict.";
+    LIMITS "rnic_limit_refusals_total" ["scope", "limit"]
+        "Requests refused because a limit was reached or `allowed_peers` does not have the peer, by whose limit or list it was and which.";
+    HELD "rnic_resource_usage" ["resource"]
+        "What all clients hold together, by the name of the limit's resource.";
+    INFO "rnic_info" ["xdp_mode", "version"]
+        "1 for each shard of an interface; its labels say how it is served, and the version of the program.";
+    OPEN "rnic_interface_open" ["interface"]
+        "1 for an interface that is open and has a link, 0 for one that is waited for, down or without a carrier.";
+    REFUSED "rnic_requests_refused_total" ["reason"]
+        "Clients' requests that were refused, by reason.";
+    WORK "rnic_work_request_duration_seconds" ["operation"]
+        "Time from when the RNIC takes a work request off its send queue to its successful completion.";
+    CONNECT "rnic_connect_duration_seconds" []
+        "Time that connections which this side opened took from the request to RDMA mode.";
+    REGISTRATION "rnic_registration_duration_seconds" []
+        "Time that registering memory took.";
+    REGISTERED "rnic_registrations_total" ["memory"]
+        "Memory regions that were registered, by how the RNIC reaches their memory.";
+    CLIENT_HOLDS "rnic_client_holds" ["limit"]
+        "What a client holds, by the name of the limit.";
+    CLIENT_LIMITS "rnic_client_limit" ["limit"]
+        "What one client may hold, by the name of the limit.";
+    CLIENT_REFUSED "rnic_client_requests_refused_total" []
+        "Requests of a client that were refused.";
+    CLIENT_BYTES "rnic_client_memory_bytes_total" ["direction"]
+        "Bytes placed in a client's memory, or gathered from it.";
+    CLIENT_WORK "rnic_client_work_requests_total" ["result"]
+        "Work requests of a client that ended, by result.";
+    CLIENT_ACCESSES "rnic_client_accesses_refused_total" []
+        "Accesses by peers to a client's memory and queue pairs that were refused.";
+}
 
-/// Those that are not sums of counters.
-const HEADS: [Head; 13] = [
-    INFO,
-    OPEN,
-    REFUSED,
-    WORK,
-    CONNECT,
-    REGISTERED,
-    REGISTRATION,
-    CLIENT_HOLDS,
-    CLIENT_LIMITS,
-    CLIENT_REFUSED,
-    CLIENT_BYTES,
-    CLIENT_WORK,
-    CLIENT_ACCESSES,
-];
+const DEVICE: &[Family] = Core::FAMILIES;
+const PRM: &[Family] = OfPrm::FAMILIES;
+/// Of a port (an AF_XDP socket, or an internal link): each sample has its port's number.
+const PORT: &[Family] = PortStatistics::FAMILIES;
+
+/// Every metric there can be.
+fn all_families() -> impl Iterator<Item = &'static Family> {
+    let shard = SHARD.into_iter().flatten();
+    shard.chain(DEVICE).chain(PRM).chain(PORT).chain(HEADS)
+}
 
 /// Every metric there can be, by name.
 pub fn metric_names() -> Vec<(&'static str, MetricKind)> {
-    let counters = [SHARD, DEVICE, PRM, PORT].into_iter().flatten();
-    let counters = counters.map(|family| (family.name, family.kind));
-    let heads = HEADS.map(|(name, _, kind)| (name, kind));
-    let more = [STEERING, LIMITS].map(|(name, _)| (name, MetricKind::Counter));
-    counters.chain(heads).chain(more).collect()
+    all_families()
+        .map(|family| (family.name, family.kind()))
+        .collect()
 }
 
 /// What one device measured until one moment.
@@ -204,7 +177,7 @@ pub(crate) fn of(cores: &[&Core], interfaces: &Interfaces) -> Result<String, Ref
             ("version", env!("CARGO_PKG_VERSION")),
         ]);
         for shard in &look.shards {
-            text.sample(INFO.0, &joined(&shard.labels, &more), 1);
+            text.sample(INFO.name, &joined(&shard.labels, &more), 1);
         }
     }
     head(&mut text, OPEN);
@@ -214,9 +187,13 @@ pub(crate) fn of(cores: &[&Core], interfaces: &Interfaces) -> Result<String, Ref
             .find(|look| look.core.interface.config.interface == *name);
         let has_link = device.is_none_or(|look| look.core.interface.known_link() == Link::Up);
         let is_open = *state == InterfaceState::Open && has_link;
-        text.sample(OPEN.0, &labels(&[("interface", name)]), is_open.into());
+        text.sample(OPEN.name, &labels(&[("interface", name)]), is_open.into());
     }
-    families(&mut text, SHARD, || shards(&looks).map(ShardLook::counted));
+    for of_shards in SHARD {
+        families(&mut text, of_shards, || {
+            shards(&looks).map(ShardLook::counted)
+        });
+    }
     families(&mut text, DEVICE, || looks.iter().map(Look::counted));
     // What the PRM counts is not each device's own.
     let prm = looks.get(..1).unwrap_or(&[]);
@@ -227,6 +204,9 @@ pub(crate) fn of(cores: &[&Core], interfaces: &Interfaces) -> Result<String, Ref
     let verdict = |name: &str| labels(&[("verdict", name)]);
     prefixed(&mut text, STEERING, &looks, "steering_", |look, name| {
         joined(&look.of_interface, &verdict(name))
+    });
+    prefixed(&mut text, HELD, prm, "held_", |_, name| {
+        labels(&[("resource", name)])
     });
     prefixed(&mut text, LIMITS, prm, "refused_", |_, name| {
         let (scope, limit) = name.split_once('_').unwrap_or((name, ""));
@@ -244,7 +224,7 @@ fn requests(text: &mut Text, looks: &[Look<'_>]) {
         let refused = &look.core.request_metrics.refused;
         for ((_, name), count) in REFUSALS.iter().zip(refused) {
             let labels = joined(&look.of_interface, &labels(&[("reason", name)]));
-            text.sample(REFUSED.0, &labels, count.load(Ordering::Relaxed));
+            text.sample(REFUSED.name, &labels, count.load(Ordering::Relaxed));
         }
     }
     head(text, REGISTERED);
@@ -252,13 +232,13 @@ fn requests(text: &mut Text, looks: &[Look<'_>]) {
         let kinds = &look.core.request_metrics.kinds;
         for (kind, count) in MemoryKind::ALL.iter().zip(kinds) {
             let labels = joined(&look.of_interface, &labels(&[("memory", kind.name())]));
-            text.sample(REGISTERED.0, &labels, count.load(Ordering::Relaxed));
+            text.sample(REGISTERED.name, &labels, count.load(Ordering::Relaxed));
         }
     }
     head(text, REGISTRATION);
     for look in looks {
         let registrations = *lock(&look.core.request_metrics.registrations);
-        text.histogram(REGISTRATION.0, &look.of_interface, &registrations);
+        text.histogram(REGISTRATION.name, &look.of_interface, &registrations);
     }
 }
 
@@ -302,7 +282,7 @@ fn clients(text: &mut Text, looks: &[Look<'_>]) {
     head(text, CLIENT_LIMITS);
     for limit in limits.unwrap_or_default() {
         let labels = labels(&[("limit", &limit.name)]);
-        text.sample(CLIENT_LIMITS.0, &labels, limit.limit);
+        text.sample(CLIENT_LIMITS.name, &labels, limit.limit);
     }
     let mut clients: Vec<_> = looks.iter().flat_map(ClientLook::all).collect();
     clients.sort_by_key(|found| found.client.id);
@@ -310,12 +290,12 @@ fn clients(text: &mut Text, looks: &[Look<'_>]) {
     for found in &clients {
         for held in &found.holds {
             let labels = joined(&found.who, &labels(&[("limit", &held.name)]));
-            text.sample(CLIENT_HOLDS.0, &labels, held.held);
+            text.sample(CLIENT_HOLDS.name, &labels, held.held);
         }
     }
     head(text, CLIENT_REFUSED);
     for found in &clients {
-        text.sample(CLIENT_REFUSED.0, &found.who, found.client.refused());
+        text.sample(CLIENT_REFUSED.name, &found.who, found.client.refused());
     }
     let counted = || {
         let known = clients.iter();
@@ -328,7 +308,7 @@ fn clients(text: &mut Text, looks: &[Look<'_>]) {
             ("gathered", counters.bytes_gathered),
         ] {
             let labels = format!("{who},direction=\"{direction}\"");
-            text.sample(CLIENT_BYTES.0, &labels, bytes);
+            text.sample(CLIENT_BYTES.name, &labels, bytes);
         }
     }
     head(text, CLIENT_WORK);
@@ -338,21 +318,26 @@ fn clients(text: &mut Text, looks: &[Look<'_>]) {
             ("error", counters.work_failed),
             ("flushed", counters.work_flushed),
         ] {
-            text.sample(CLIENT_WORK.0, &format!("{who},result=\"{result}\""), count);
+            text.sample(
+                CLIENT_WORK.name,
+                &format!("{who},result=\"{result}\""),
+                count,
+            );
         }
     }
     head(text, CLIENT_ACCESSES);
     for (who, counters) in counted() {
         let refused = counters
             .named()
+            .into_iter()
             .filter(|(name, _)| name.starts_with("refused_"));
         let count = refused.map(|(_, count)| count).sum();
-        text.sample(CLIENT_ACCESSES.0, who, count);
+        text.sample(CLIENT_ACCESSES.name, who, count);
     }
 }
 
-fn head(text: &mut Text, (name, help, kind): Head) {
-    text.family(name, help, kind);
+fn head(text: &mut Text, family: Family) {
+    text.family(family.name, family.help, family.kind());
 }
 
 fn who(client: &Client) -> String {
@@ -375,22 +360,22 @@ where
         for (counters, common) in counted() {
             for (own, counter) in family.members {
                 if let Some(value) = counters.get(*counter) {
-                    samples.push((joined(common, own), *value));
+                    samples.push((joined(common, &labels(own)), *value));
                 }
             }
         }
-        put(text, (family.name, family.help, family.kind), samples);
+        put(text, *family, samples);
     }
 }
 
 /// A family whose counters are there; there is no capture without one, for instance.
-fn put(text: &mut Text, family: Head, samples: Vec<(String, u64)>) {
+fn put(text: &mut Text, family: Family, samples: Vec<(String, u64)>) {
     if samples.is_empty() {
         return;
     }
     head(text, family);
     for (labels, value) in samples {
-        text.sample(family.0, &labels, value);
+        text.sample(family.name, &labels, value);
     }
 }
 
@@ -413,25 +398,25 @@ fn ports(text: &mut Text, looks: &[Look<'_>]) {
                     let common = format!("{},port=\"{port}\"", shard.labels);
                     for (own, counter) in family.members {
                         if let Some(value) = counters.get(&format!("port{own_number}_{counter}")) {
-                            samples.push((joined(&common, own), *value));
+                            samples.push((joined(&common, &labels(own)), *value));
                         }
                     }
                 }
             }
         }
-        put(text, (family.name, family.help, family.kind), samples);
+        put(text, *family, samples);
     }
 }
 
 /// A family of all counters whose names begin alike, each with labels from the rest of its name.
 fn prefixed(
     text: &mut Text,
-    (name, help): (&'static str, &'static str),
+    family: Family,
     looks: &[Look<'_>],
     prefix: &str,
     labels: impl Fn(&Look<'_>, &str) -> String,
 ) {
-    let known = SHARD.iter().flat_map(|family| family.members);
+    let known = PRM.iter().flat_map(|family| family.members);
     let known: Vec<&str> = known.map(|(_, counter)| *counter).collect();
     let mut samples = Vec::new();
     for look in looks {
@@ -444,7 +429,7 @@ fn prefixed(
         }
     }
     samples.sort();
-    put(text, (name, help, MetricKind::Counter), samples);
+    put(text, family, samples);
 }
 
 fn times(text: &mut Text, looks: &[Look<'_>]) {
@@ -452,12 +437,12 @@ fn times(text: &mut Text, looks: &[Look<'_>]) {
     for shard in shards(looks) {
         for class in WorkClass::ALL {
             let labels = joined(&shard.labels, &labels(&[("operation", class.name())]));
-            text.histogram(WORK.0, &labels, shard.metrics.work.of(class));
+            text.histogram(WORK.name, &labels, shard.metrics.work.of(class));
         }
     }
     head(text, CONNECT);
     for shard in shards(looks) {
-        text.histogram(CONNECT.0, &shard.labels, &shard.metrics.connect);
+        text.histogram(CONNECT.name, &shard.labels, &shard.metrics.connect);
     }
 }
 

@@ -1,109 +1,45 @@
 //! What the queue pairs of a shard count. Every refusal is counted under its reason.
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Counts of queue pairs: a shard's, or a client's.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct QpCounters {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl std::ops::AddAssign for QpCounters {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$name += other.$name;)*
-            }
-        }
-
-        impl QpCounters {
-            /// Names and values, in a fixed order.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),*].into_iter()
-            }
-        }
-    };
-}
-
-counters! {
-    /// FPDUs received whole, with the right CRC.
-    fpdus_received
-    /// FPDUs produced.
-    fpdus_sent
-    /// FPDUs whose CRC was wrong (RFC 5044 section 8.2).
-    crc_errors
-    /// FPDUs with a Marker that points elsewhere than their start (RFC 5044 section 8).
-    marker_errors
-    /// Bytes placed into the application's memory.
-    bytes_placed
-    /// Bytes taken from the application's memory.
-    bytes_gathered
-    /// RDMA Writes received whole.
-    writes_received
-    /// RDMA Writes sent whole.
-    writes_sent
-    /// Sends of all kinds received whole.
-    sends_received
-    /// Sends of all kinds sent whole.
-    sends_sent
-    /// RDMA Read Requests received.
-    read_requests_received
-    /// RDMA Read Requests sent.
-    read_requests_sent
-    /// RDMA Read Responses received whole.
-    read_responses_received
-    /// RDMA Read Responses sent whole.
-    read_responses_sent
-    /// Immediate Data messages received.
-    immediates_received
-    /// Immediate Data messages sent.
-    immediates_sent
-    /// Atomic Requests received.
-    atomic_requests_received
-    /// Atomic Requests sent.
-    atomic_requests_sent
-    /// Atomic Responses received.
-    atomic_responses_received
-    /// Atomic Responses sent: operations done on this side's memory.
-    atomic_responses_sent
-    /// Local Invalidates done and memory windows bound.
-    local_work_done
-    /// STags invalidated for a Send with Invalidate.
-    stags_invalidated
-    /// Terminates received.
-    terminates_received
-    /// Terminates sent.
-    terminates_sent
-    /// A peer's accesses refused: no such STag.
-    refused_invalid_stag
-    /// A peer's accesses refused: another protection domain's STag.
-    refused_stag_not_associated
-    /// A peer's accesses refused: the region does not give the right.
-    refused_access_rights
-    /// A peer's accesses refused: outside the region.
-    refused_base_or_bounds
-    /// A peer's accesses refused: the tagged offset wraps.
-    refused_to_wrap
-    /// Atomic Requests refused: the memory is not aligned to 64 bits.
-    refused_misaligned
-    /// Sends with Invalidate of an STag that is not the peer's to invalidate.
-    refused_invalidate
-    /// Sends and Immediate Data that found no receive posted.
-    refused_no_receive
-    /// Sends and Immediate Data that began to wait for a receive.
-    holds_begun
-    /// Sends and Immediate Data that waited longer than they may.
-    holds_ran_out
-    /// Sends longer than the receive that they met.
-    refused_send_too_long
-    /// RDMA Read Requests and Atomic Requests beyond the IRD.
-    refused_ird_exceeded
-    /// Other segments that RDMAP or DDP refuses.
-    refused_protocol
-    /// Our own work requests that named memory they may not use, or were impossible.
-    local_errors
-    /// Work requests that completed with success, reported to the client or not.
-    work_completed
-    /// Work requests that completed in error, flushed ones not counted.
-    work_failed
-    /// Work requests flushed.
-    work_flushed
+crate::counters! {
+    /// Counts of queue pairs: a shard's, or a client's.
+    pub struct QpCounters;
+    "rnic_fpdus_total": "FPDUs: received whole with the right CRC, or produced.",
+        fpdus_received(direction = "received"), fpdus_sent(direction = "sent");
+    "rnic_fpdu_errors_total": "FPDUs that ended their stream, by reason.",
+        crc_errors(reason = "crc"), marker_errors(reason = "marker");
+    "rnic_memory_bytes_total": "Bytes placed in applications' memory, or gathered from it.",
+        bytes_placed(direction = "placed"), bytes_gathered(direction = "gathered");
+    "rnic_messages_total": "RDMAP messages received or sent whole, by what they do.",
+        writes_received(direction = "received", operation = "write"),
+        writes_sent(direction = "sent", operation = "write"),
+        sends_received(direction = "received", operation = "send"),
+        sends_sent(direction = "sent", operation = "send"),
+        read_requests_received(direction = "received", operation = "read_request"),
+        read_requests_sent(direction = "sent", operation = "read_request"),
+        read_responses_received(direction = "received", operation = "read_response"),
+        read_responses_sent(direction = "sent", operation = "read_response"),
+        immediates_received(direction = "received", operation = "immediate"),
+        immediates_sent(direction = "sent", operation = "immediate"),
+        atomic_requests_received(direction = "received", operation = "atomic_request"),
+        atomic_requests_sent(direction = "sent", operation = "atomic_request"),
+        atomic_responses_received(direction = "received", operation = "atomic_response"),
+        atomic_responses_sent(direction = "sent", operation = "atomic_response"),
+        terminates_received(direction = "received", operation = "terminate"),
+        terminates_sent(direction = "sent", operation = "terminate");
+    "rnic_local_work_total": "Local Invalidates done and memory windows bound.", local_work_done;
+    "rnic_stags_invalidated_total": "STags invalidated for a peer's Send with Invalidate.",
+        stags_invalidated;
+    "rnic_accesses_refused_total": "Accesses by peers that were refused, by reason.",
+        refused_invalid_stag(reason = "invalid_stag"), refused_stag_not_associated(reason = "stag_not_associated"),
+        refused_access_rights(reason = "access_rights"), refused_base_or_bounds(reason = "base_or_bounds"),
+        refused_to_wrap(reason = "wrap"), refused_misaligned(reason = "misaligned"),
+        refused_invalidate(reason = "invalidate"), refused_no_receive(reason = "no_receive"),
+        refused_send_too_long(reason = "send_too_long"), refused_ird_exceeded(reason = "ird_exceeded"),
+        refused_protocol(reason = "protocol");
+    "rnic_receive_waits_total": "Sends and Immediate Data that began to wait for a receive, and those that waited longer than they may.",
+        holds_begun(what = "begun"), holds_ran_out(what = "ran_out");
+    "rnic_local_errors_total": "Work requests of local clients that named memory they may not use, or were impossible.",
+        local_errors;
+    "rnic_work_requests_total": "Work requests that ended, by result.",
+        work_completed(result = "success"), work_failed(result = "error"), work_flushed(result = "flushed");
 }

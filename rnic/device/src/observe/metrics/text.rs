@@ -3,27 +3,7 @@
 use std::fmt::Write;
 
 use rnic_engine::histogram::Histogram;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    /// Only grows while the RNIC runs.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Durations in classes.
-    Histogram,
-}
-
-impl MetricKind {
-    /// As TYPE has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
+use rnic_engine::metrics::MetricKind;
 
 /// Writes the format. Writing to a string can't fail.
 #[derive(Debug, Default)]

@@ -13,6 +13,7 @@ use rnic_proto::{MessageOffset, Msn, Qn};
 use super::hostile::tagged;
 use super::markers::marked;
 use super::*;
+use crate::metrics::Counted;
 
 /// Another region that peers may write.
 const SECOND: Stag = Stag(0x0000_0e05);

@@ -103,7 +103,7 @@ impl Ctl {
         let Some(Forbidden { by, rule }) = self.host_policy.forbid(dp, transport, tuple) else {
             return Ok(());
         };
-        dp.counters.host_policy(by).connects += 1;
+        *dp.counters.host_policy(by).connects += 1;
         let remote = tuple.remote;
         Err(CommandError::NotPermitted(match by {
             ForbiddenBy::Ipsec => format!(
@@ -128,7 +128,7 @@ impl Ctl {
         let Some(Forbidden { by, rule }) = self.host_policy.forbid(dp, transport, tuple) else {
             return false;
         };
-        dp.counters.host_policy(by).dropped += 1;
+        *dp.counters.host_policy(by).dropped += 1;
         if let Some(untold) = self.host_policy.dropped.tell(dp.now) {
             self.events.push_back(ShardEvent::HostPolicyDropped {
                 local: tuple.local.into(),
@@ -232,7 +232,7 @@ impl Ctl {
         let Some(Forbidden { by, rule }) = conn.paths().find_map(forbid) else {
             return;
         };
-        dp.counters.host_policy(by).ended += 1;
+        *dp.counters.host_policy(by).ended += 1;
         let message = match by {
             ForbiddenBy::Ipsec => format!(
                 "the connection with {remote} has ended, because the host's IPsec forbids it in clear now, and the \

@@ -13,7 +13,6 @@ use userspace_tcp::{Event as TcpEvent, SoftError};
 
 use crate::command::ShardEvent;
 use crate::conn::{Asked, Conn, Phase};
-use crate::counters::Ended;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::{Admission, Network};
 use crate::shard::datapath::Datapath;
@@ -352,7 +351,7 @@ impl Ctl {
         };
         conn.inbound.clear(&mut dp.frames);
         let remote = conn.tuple.remote;
-        let ended = Ended::of(reason, conn.peer_closed_first);
+        let peer_closed_first = conn.peer_closed_first;
         match phase {
             Phase::Requesting { qp, .. } => {
                 dp.counters.startup_failed += 1;
@@ -369,10 +368,10 @@ impl Ctl {
                 );
             }
             Phase::Rdma { qp } => {
-                dp.counters.count_ended(match dp.qps.get(qp.0) {
-                    Some(_) => ended,
-                    None => Ended::OwnerGone,
-                });
+                *match dp.qps.get(qp.0) {
+                    Some(_) => dp.counters.ended(reason, peer_closed_first),
+                    None => &mut dp.counters.ended_owner_gone,
+                } += 1;
                 let message = message.unwrap_or_else(|| match reason {
                     DisconnectReason::TimedOut => dp.describe_timeout(&remote),
                     _ => describe(reason, &remote),

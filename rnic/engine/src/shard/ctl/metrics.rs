@@ -65,7 +65,7 @@ impl Ctl {
                 &dp.sctp.stack.counters(),
             ),
             &levels(dp, tx),
-            (&handover, dp.conns.unentered),
+            &(handover, dp.conns.unentered),
             dp.ports.iter().map(Port::statistics),
         )
     }

@@ -73,7 +73,7 @@ impl Ctl {
         let Some(list) = entry.peers.refused_by(tuple.remote.addr) else {
             return false;
         };
-        dp.counters.count_refused_peer(list);
+        *dp.counters.refused_peers(list) += 1;
         if let Some(untold) = self.refused_peers.tell(dp.now) {
             self.events.push_back(ShardEvent::PeerRefused {
                 client: entry.client,

@@ -199,7 +199,7 @@ impl<P: Port> Datapath<P> {
         let partial = self.is_of_interface(port)
             && learnt
                 .is_some_and(|learnt| learnt.has_partial_checksum(bytes, &predicted.like.says));
-        self.counters.partial_checksums += u64::from(partial);
+        self.counters.rx_partial_checksums += u64::from(partial);
         partial
     }
 
@@ -232,18 +232,18 @@ impl<P: Port> Datapath<P> {
             _ => Checksum::Verify,
         };
         let mut parsed = rnic_net::parse_parts(bytes, rest, &defaults, checksum)?;
-        self.counters.partial_checksums += u64::from(parsed.partial);
+        self.counters.rx_partial_checksums += u64::from(parsed.partial);
         if port != LOOPBACK {
             let (local, remote) = (parsed.tuple.local.addr, parsed.tuple.remote.addr);
             if local.is_loopback() || remote.is_loopback() {
-                self.counters.martians += 1;
+                self.counters.rx_martians += 1;
                 return Err(None);
             }
         }
         if self.is_of_interface(port) {
             let (local, tagged) = (parsed.tuple.local.addr, parsed.path.vlan);
             let Some(tag) = self.config.vlans.return_tag(local, tagged) else {
-                self.counters.wrong_vlan += 1;
+                self.counters.rx_wrong_vlan += 1;
                 return Err(None);
             };
             parsed.path.vlan = tag;
@@ -260,7 +260,7 @@ impl<P: Port> Datapath<P> {
         let beyond = parsed.data.end - first.end;
         let tcp = bytes.get(first).unwrap_or(&[]);
         let Ok(segment) = Segment::parse(tcp) else {
-            self.counters.tcp_malformed += 1;
+            self.counters.rx_tcp_malformed += 1;
             return Err(None);
         };
         let head = Head {

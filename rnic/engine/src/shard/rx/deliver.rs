@@ -69,7 +69,7 @@ impl Delivery {
         self.deferred.run(context.dp, context.tx, context.ctl);
         let id = context.dp.stack.connection_at(&head.tuple, head.hint);
         if !context.dp.comes_by_its_port(id, &head) {
-            context.dp.counters.martians += 1;
+            context.dp.counters.rx_martians += 1;
             let frames = frags.drain(..).map(|frag| frag.frame);
             return frames.for_each(|frame| context.dp.frames.pool.free(frame));
         }

@@ -36,7 +36,7 @@ impl<P: Port> RxContext<'_, P> {
             None => (dp.comes_from_a_host(port, &tuple), false),
         };
         if !takes {
-            dp.counters.martians += 1;
+            dp.counters.rx_martians += 1;
             return dp.frames.pool.free(frame);
         }
         if let Some(conn) = id.and_then(|id| dp.conns.get_mut(id)) {

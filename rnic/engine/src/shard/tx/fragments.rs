@@ -40,14 +40,14 @@ impl Tx {
             dp.counters.transmit_full += 1;
             return dp.give_back(packet.frame, packet.owner);
         }
-        dp.counters.fragmented += 1;
+        dp.counters.tx_fragmented += 1;
         while let Some(mut part) = dp.frames.pool.alloc_for(largest) {
             let Some(len) = fragments.write_next(umem.bytes_mut(&mut part)) else {
                 dp.frames.pool.free(part);
                 break;
             };
             part.set_len(len);
-            dp.counters.fragments_sent += 1;
+            dp.counters.tx_fragments += 1;
             self.hand_over(dp, part, None, packet.port);
         }
         dp.give_back(packet.frame, packet.owner);

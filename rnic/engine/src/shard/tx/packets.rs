@@ -62,7 +62,7 @@ impl Tx {
             other => {
                 match other {
                     PathLookup::NotYet => dp.counters.no_path += 1,
-                    PathLookup::Forbidden(by) => dp.counters.host_policy(by).dropped += 1,
+                    PathLookup::Forbidden(by) => *dp.counters.host_policy(by).dropped += 1,
                     _ => dp.counters.unsendable += 1,
                 }
                 dp.frames.pool.free(frame);

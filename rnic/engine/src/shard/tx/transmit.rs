@@ -199,7 +199,7 @@ impl Tx {
                 match &back {
                     Some(ReturnPath::Open(path, port)) => Some((path, *port)),
                     Some(ReturnPath::Forbidden(by)) => {
-                        dp.counters.host_policy(*by).dropped += 1;
+                        *dp.counters.host_policy(*by).dropped += 1;
                         return dp.give_back(frame, owner);
                     }
                     None => None,

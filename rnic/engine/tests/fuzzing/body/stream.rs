@@ -3,6 +3,7 @@
 //! Beside what [`super::work`] checks: as long as there is no error it makes no difference whether segments come together,
 //! so that the shard merges them (GRO), or each alone.
 
+use rnic_engine::metrics::Counted;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -237,7 +238,7 @@ impl<'a> World<'a> {
             self.looks.push(Look {
                 memory: memory.finish(),
                 completions: std::mem::take(&mut self.work.completions),
-                counters: self.work.node.shard.qp_counters().named().collect(),
+                counters: self.work.node.shard.qp_counters().named(),
             });
         }
     }

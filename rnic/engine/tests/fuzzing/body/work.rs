@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic_engine::command::{Answer, Command, ShardEvent};
+use rnic_engine::metrics::Counted;
 use rnic_ipc::control::{ConnectSpec, Event, MpaOptions, QpAttributes, QpState, Transport};
 use rnic_ipc::id::{CqId, QpNum, SrqId};
 use rnic_ipc::ring::WorkRequest;
@@ -339,6 +340,7 @@ impl Work {
         let counters = self.node.shard.qp_counters();
         let errors: u64 = counters
             .named()
+            .into_iter()
             .filter(|(name, _)| name.ends_with("_errors") || name.starts_with("refused_"))
             .map(|(_, count)| count)
             .sum();
