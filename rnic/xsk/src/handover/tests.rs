@@ -155,6 +155,7 @@ fn frames_are_exchanged_for_frames_of_their_kind() {
 
 #[cfg(not(loom))]
 #[test]
+#[cfg_attr(miri, ignore)]
 fn a_shard_that_sleeps_is_woken_once_by_whoever_gives() {
     let mut all = shards(3, 8, SMALL, 4);
     all[2].end.prepare_sleep();
