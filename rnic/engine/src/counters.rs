@@ -34,8 +34,8 @@ crate::counters! {
         rx_tcp_malformed(reason = "bad_tcp_header"),
         // To an address of a VLAN, by another one or by none.
         rx_wrong_vlan(reason = "wrong_vlan"),
-        // Over a network with a source address of this host (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3), of no
-        // connection and with a broadcast address, or for a connection of the loopback or of an internal link.
+        // Over a network, with a source address of this host (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Or of
+        // no connection and with a broadcast address. Or for a connection of the loopback or of an internal link.
         rx_martians(reason = "martian");
     "rnic_partial_checksums_total": "Received TCP segments whose checksum the sending host left to a device without a wire, which were taken.",
         rx_partial_checksums;
