@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use rnic_tests::daemon::DaemonOptions;
+use rnic_tests::daemon::{Daemon, DaemonOptions};
 use rnic_tests::programs::Programs;
 
 /// How long a program may take to end once its peer has.
 const NOTICE: Duration = Duration::from_secs(30);
+
+/// Rounds of measurements at most.
+const ROUNDS: usize = 5;
 
 /// The environment that has Sends wait.
 const WAIT: &str = "env RNIC_RECEIVE_WAIT=forever";
@@ -29,7 +32,8 @@ fn fio_sends_more_than_its_server_has_receives_for() {
 }
 
 /// The same by the daemons' own setting, for programs whose environment nobody sets. An end that disconnects while its
-/// peer still sends takes no Sends any more, and says so as ever.
+/// peer still sends takes no Sends any more, and says so as ever. Whether a Send comes before its receive is a matter
+/// of who runs first: of some rounds one has such.
 #[test]
 fn qperf_is_measured_to_its_end() {
     let options = DaemonOptions {
@@ -37,8 +41,12 @@ fn qperf_is_measured_to_its_end() {
         ..DaemonOptions::default()
     };
     let programs = Programs::with_each("wait-qperf", [&options, &options]);
-    programs.run_qperf(&["rc_bw", "rc_bi_bw", "rc_lat"]);
-    assert!(programs.pair.daemon_b.counter("holds_begun") > 0);
+    let holds = |daemon: &Daemon| daemon.counter("holds_begun");
+    let has_waited = (0..ROUNDS).any(|_| {
+        programs.run_qperf(&["rc_bw", "rc_bi_bw", "rc_lat"]);
+        holds(&programs.pair.daemon_a) + holds(&programs.pair.daemon_b) > 0
+    });
+    assert!(has_waited, "no Send waited in {ROUNDS} rounds");
 }
 
 /// A time that is no time is an error of the program's, not a guess.
