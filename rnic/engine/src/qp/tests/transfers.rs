@@ -264,18 +264,22 @@ fn unsignaled_work_completes_silently_unless_it_fails() {
 
 #[test]
 fn without_crc_agreed_none_is_checked_and_none_is_sent() {
-    let (mut a, mut b) = joined_with(&Negotiated {
-        crc: false,
-        ..negotiated(None)
-    });
-    a.fill(SOURCE, b"12345678");
-    a.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
-    let mut fpdu = a.produce(MULPDU).unwrap();
-    let crc = fpdu.len() - 4;
-    assert_eq!(fpdu[crc..], [0; 4]);
-    fpdu[crc] = 1;
-    b.receive(&fpdu);
-    assert_eq!(b.read(SINK, 8), b"12345678");
+    for markers in [Markers::Off, Markers::On] {
+        let (mut a, mut b) = joined_with(&Negotiated {
+            crc: false,
+            markers_in: markers,
+            markers_out: markers,
+            ..negotiated(None)
+        });
+        a.fill(SOURCE, b"12345678");
+        a.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
+        let mut fpdu = a.produce(MULPDU).unwrap();
+        let crc = fpdu.len() - 4;
+        assert_eq!(fpdu[crc..], [0; 4], "{markers:?}");
+        fpdu[crc] = 1;
+        b.receive(&fpdu);
+        assert_eq!(b.read(SINK, 8), b"12345678", "{markers:?}");
+    }
 }
 
 #[test]
