@@ -166,6 +166,20 @@ impl Programs {
         panic!("{line}: the client was rejected {PERFTEST_ATTEMPTS} times");
     }
 
+    /// Runs the same program on both hosts, which connect their queue pairs by number: the server on `b`, the client on
+    /// `a`. The client is begun anew until the server listens at its TCP port in the kernel.
+    #[track_caller]
+    pub fn run_by_number(&self, line: &str, server_address: &str) -> Both {
+        let mut server = self.on_b(line).spawn();
+        let client = wait::until("the server listens", LISTEN_LIMIT, || {
+            let client = self.on_a(&format!("{line} {server_address}")).run();
+            let too_early = client.stderr.contains("Couldn't connect to");
+            (!too_early || !server.running()).then_some(client)
+        });
+        let server = server.finish(Duration::from_secs(30));
+        Both { client, server }
+    }
+
     /// Measurements of a second each by one qperf server. It forks for each, and tells the port before it listens
     /// there: a client that is quicker is rejected, and starts over.
     #[track_caller]

@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use rnic_ipc::control::{DeviceInfo, PROTOCOL_VERSION, Request, Response};
+use rnic_ipc::control::{DeviceInfo, JoinNumbers, PROTOCOL_VERSION, Request, Response};
 use rnic_ipc::id::{ClientId, ConnRequestId, QpNum};
 use rnic_ipc::inspect;
 use rnic_ipc::kick::Kick;
@@ -61,6 +61,7 @@ impl Context {
             client,
             events: Events::new(Channel::from_fd(events))?,
             bells: bells(doorbells, entries, kicks, shards)?,
+            join_numbers: OnceLock::new(),
             gone: AtomicBool::new(false),
             process: rnic_adopt::watch_forks(),
             order: Mutex::new(()),
@@ -76,6 +77,13 @@ impl Context {
             (Response::Device(info), _) => Ok(info),
             (other, _) => Err(unexpected(&other)),
         }
+    }
+
+    /// The number by which a peer names a queue pair of this device in [`QueuePair::join`](crate::QueuePair::join), of 24
+    /// bits. It is another one than the queue pair's own, which peers could guess. None: its own is too large. The RNIC is
+    /// asked once.
+    pub fn join_number(&self, qp: QpNum) -> Result<Option<u32>, Error> {
+        Ok(self.inner.join_numbers()?.number(qp))
     }
 
     /// All counters of the device, in a fixed order.
@@ -159,6 +167,8 @@ pub(crate) struct Inner {
     events: Events,
     /// By the shards' numbers, at least one.
     bells: Box<[Bell]>,
+    /// How numbers for joins follow, when they were asked for.
+    join_numbers: OnceLock<JoinNumbers>,
     /// The control or event socket was found closed.
     gone: AtomicBool,
     /// Which opened it: [`rnic_adopt::forks`].
@@ -198,6 +208,16 @@ fn bells(
 }
 
 impl Inner {
+    fn join_numbers(&self) -> Result<&JoinNumbers, Error> {
+        if let Some(numbers) = self.join_numbers.get() {
+            return Ok(numbers);
+        }
+        match self.request(&Request::QueryJoinNumbers, &[])? {
+            (Response::JoinNumbers(numbers), _) => Ok(self.join_numbers.get_or_init(|| numbers)),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
     /// Carries out a request.
     pub(crate) fn request(
         &self,

@@ -1,11 +1,12 @@
 //! Queue pairs: posting work, and their connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rnic_ipc::control::{
-    ConnectSpec, QpAttributes, QpState, Refusal, RefusalCode, Request, Response,
+    ConnectSpec, JoinEnd, JoinSpec, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode,
+    Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -273,6 +274,28 @@ impl QueuePair {
         Connecting::to(self, remote, options)
     }
 
+    /// Joins this queue pair to another by number, without a listener: the peer joins that one to this, and both are
+    /// connected, whichever asks first. `remote` and `number` name the peer's queue pair, and `local` is the address by which
+    /// the peer names this one, with [`Context::join_number`](crate::Context::join_number). Of `mpa` both sides say their
+    /// own, as in [`ConnectOptions`].
+    ///
+    /// There is no end to the attempts but that of the wait, or of the queue pair. Sends of the peer for which no receive is
+    /// posted wait for one, whatever [`QpConfig::receive_wait`] says.
+    pub fn join(
+        &self,
+        local: IpAddr,
+        (address, number): (IpAddr, u32),
+        mpa: MpaOptions,
+    ) -> Connecting<'_> {
+        let remote = JoinEnd { address, number };
+        Connecting::join(self, JoinSpec { local, remote, mpa })
+    }
+
+    pub(crate) fn begin_to_join(&self, spec: JoinSpec) -> Result<(), Error> {
+        let qp = self.num();
+        self.begin_connection(&Request::Join { qp, spec }, connecting_from)
+    }
+
     pub(crate) fn begin_to_connect(
         &self,
         remote: SocketAddr,
@@ -297,10 +320,7 @@ impl QueuePair {
                 private_data,
             },
         };
-        self.begin_connection(&request, |response| match response {
-            Response::Connecting { local } => Ok(local),
-            other => Err(unexpected(&other)),
-        })
+        self.begin_connection(&request, connecting_from)
     }
 
     /// Aborts a connect or accept whose outcome nobody waits for any more.
@@ -448,5 +468,13 @@ impl QueuePair {
     /// The completion queues of its send queue and its receive queue.
     pub(crate) fn completion_queues(&self) -> (&CompletionQueue, &CompletionQueue) {
         (&self.handle.cqs.0, &self.handle.cqs.1)
+    }
+}
+
+/// The local address of a connection that was begun.
+fn connecting_from(response: Response) -> Result<SocketAddr, Error> {
+    match response {
+        Response::Connecting { local } => Ok(local),
+        other => Err(unexpected(&other)),
     }
 }

@@ -1,6 +1,8 @@
 //! An interface that is open as an RNIC.
 
+mod connect;
 pub(crate) mod core;
+mod join;
 mod removal;
 mod shard_events;
 
@@ -20,6 +22,7 @@ use crate::clients::client::Client;
 use crate::clients::shared_prm::{InterfaceState, SharedPrm};
 use crate::interface::open;
 use crate::interface::route_monitor::RouteMonitor;
+use crate::joins::Message;
 use crate::runtime::To;
 use crate::runtime::driver::Patience;
 use crate::sync::lock;
@@ -41,6 +44,7 @@ pub struct Device {
     icmp: Mutex<Option<IcmpReader>>,
     route_monitor: Mutex<Option<RouteMonitor>>,
     remover: Mutex<Option<JoinHandle<()>>>,
+    joiner: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Device {
@@ -99,8 +103,13 @@ impl Device {
             what: "a thread that removes clients",
             cause,
         })?;
+        let joiner = core.start_joiner().map_err(|cause| DeviceError::Host {
+            what: "a thread that joins queue pairs",
+            cause,
+        })?;
         Ok(Arc::new(Self {
             core,
+            joiner: Mutex::new(Some(joiner)),
             events: Mutex::new(events),
             icmp: Mutex::new(icmp),
             route_monitor: Mutex::new(route_monitor),
@@ -204,6 +213,10 @@ impl Device {
             let _ = client.events.push(Event::SessionEnded(why.clone()));
             self.core.remove_client(&client);
             client.close_session();
+        }
+        self.core.joins.send(Message::Stop);
+        if take(&self.joiner).is_some_and(|joiner| joiner.join().is_err()) {
+            log::error!("the thread that joins queue pairs panicked");
         }
         if let Some(reader) = take(&self.icmp) {
             reader.stop();

@@ -24,6 +24,7 @@ mod device;
 mod devices;
 mod error;
 mod interface;
+mod joins;
 mod observe;
 mod refuse;
 mod requests;

@@ -171,6 +171,7 @@ impl ClientSession {
             request,
             Request::Resolve { .. }
                 | Request::Connect { .. }
+                | Request::Join { .. }
                 | Request::Accept { .. }
                 | Request::Listen(_)
         );
@@ -262,6 +263,10 @@ impl ClientSession {
                 plain(self.resolve(qp, remote, local, waited))
             }
             Request::Connect { qp, spec } => plain(self.connect(qp, spec)),
+            Request::QueryJoinNumbers => {
+                plain(self.core().join_numbers().map(Response::JoinNumbers))
+            }
+            Request::Join { qp, spec } => plain(self.join(qp, &spec)),
             Request::Accept {
                 request,
                 qp,

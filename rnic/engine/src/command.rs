@@ -185,6 +185,13 @@ pub enum Command {
         /// What holds for further addresses of the peer, which it may have over SCTP. The first was judged by them.
         peers: PeerRules,
     },
+    /// An Idle queue pair is to be joined, or not any more. As long as it is, an attempt to connect it that fails leaves
+    /// it Idle with all that is posted, and is told by [`JoinEvent`]; Sends of its peer wait for receives.
+    SetJoined {
+        qp: QpNum,
+        /// What the responder has to answer as its private data if this side connects; none ends the join.
+        reply: Option<Box<[u8]>>,
+    },
     /// Take a waiting request with an Idle queue pair.
     Accept {
         request: ConnRequestId,
@@ -310,12 +317,32 @@ pub enum ForbiddenBy {
     Routes,
 }
 
+/// What becomes of a queue pair that is joined, for the owner of the join. Its client is told of the first and the last
+/// as of any connection.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JoinEvent {
+    /// It is connected.
+    Established,
+    /// An attempt to connect it failed. It is Idle again.
+    Failed {
+        /// For people.
+        message: String,
+    },
+    /// Its connection is gone.
+    Ended,
+}
+
 /// What a shard tells without being asked.
 #[derive(Debug)]
 pub enum ShardEvent {
     Client {
         client: ClientId,
         event: Event,
+    },
+    /// What becomes of a queue pair that [is joined](Command::SetJoined).
+    Join {
+        qp: QpNum,
+        event: JoinEvent,
     },
     /// A connection request went away before it was accepted or rejected.
     RequestGone {

@@ -14,6 +14,7 @@ mod early;
 mod elements;
 mod hold;
 mod immediate;
+mod join;
 mod local;
 mod message;
 mod modify;
@@ -111,6 +112,8 @@ pub struct Qp {
     crc: bool,
     /// What leaves is summed for TCP's checksum.
     checks: bool,
+    /// It is joined by number: see `join`.
+    joined: Option<Box<[u8]>>,
     send: SendSide,
     receive: ReceiveSide,
     hold: Hold,
@@ -180,6 +183,7 @@ impl Qp {
             stream: None,
             crc: true,
             checks: true,
+            joined: None,
             send: SendSide::new(sq, attributes.sq_depth, attributes.send_places() as usize),
             receive: ReceiveSide::new(rq, id.max_sge),
             hold: Hold::default(),

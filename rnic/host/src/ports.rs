@@ -174,6 +174,13 @@ impl<C: Claims> Ports<C> {
         inner.take(at, scope, false)
     }
 
+    /// Whether a port is nobody's at this moment.
+    pub fn is_free(&self, at: LocalPort, scope: u32) -> bool {
+        let inner = self.lock();
+        let is_free = || Reservation::take(at.transport, at.local, scope).is_ok();
+        !inner.entries.contains_key(&at) && (inner.space == PortSpace::Own || is_free())
+    }
+
     /// Shards use the port since these stamps of theirs, of which there is one at least.
     pub fn used(&self, reserved: Reserved, stamps: &[Stamp]) {
         self.answered(reserved, stamps);

@@ -16,6 +16,7 @@ use crate::work::{INLINE_PER_SGE, OPERAND_PLACES};
 
 mod connection;
 mod device;
+mod join;
 mod memory;
 mod mpa;
 mod receive_wait;
@@ -25,6 +26,7 @@ mod transport;
 
 pub use connection::{ConnectSpec, ListenSpec};
 pub use device::{ClientLimits, DeviceInfo, DeviceName};
+pub use join::{JOIN_PORT, JOIN_SLOTS, JoinEnd, JoinNumbers, JoinSpec};
 pub use memory::{Access, MemoryKind, RegionSpec, StagKind};
 pub use mpa::{MarkerUse, MpaOptions, PeerDepths, RtrModes};
 pub use receive_wait::{ParseReceiveWaitError, RECEIVE_WAIT_MAX, ReceiveWait};
@@ -32,7 +34,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 30;
+pub const PROTOCOL_VERSION: u32 = 31;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -189,6 +191,12 @@ pub enum Request {
         /// As in `Connect`.
         private_data: Vec<u8>,
     },
+    /// How the numbers by which peers name queue pairs follow from theirs. Reply: [`Response::JoinNumbers`].
+    QueryJoinNumbers,
+    /// Joins an idle queue pair to that of a peer which joins its own to this one. Ends in [`Event::Established`],
+    /// however long that takes; [`Request::Disconnect`] gives it up. Reply: [`Response::Connecting`], with the port at
+    /// which requests to join are taken.
+    Join { qp: QpNum, spec: JoinSpec },
     /// Ends in [`Event::Disconnected`]. Reply: [`Response::Done`].
     Disconnect {
         qp: QpNum,
@@ -291,6 +299,8 @@ pub enum Response {
         /// to this peer.
         local: SocketAddr,
     },
+    /// To [`Request::QueryJoinNumbers`].
+    JoinNumbers(JoinNumbers),
     /// To [`Request::QueryCounters`]; an empty list is the end.
     Counters(Vec<(String, u64)>),
     /// To requests that have nothing to tell.

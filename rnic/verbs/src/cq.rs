@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use rnic::{CompletionQueue, CqId, EventSource};
+use rnic::{CompletionQueue, CqId, EventSource, QpNum};
 use rustix::io::Errno;
 
 use crate::abi::{IBV_EVENT_CQ_ERR, ibv_async_event, ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_wc};
@@ -131,6 +131,11 @@ impl Cq {
 
     pub(crate) fn rnic(&self) -> &CompletionQueue {
         &self.cq
+    }
+
+    /// The number by which the program and its peers know a queue pair.
+    pub(crate) fn number_of(&self, qp: QpNum) -> u32 {
+        self.context.session().number_of(qp)
     }
 
     /// Asks for an event.

@@ -135,6 +135,11 @@ pub(crate) fn gid(address: IpAddr) -> ibv_gid {
     })
 }
 
+/// The address of a GID.
+pub(crate) fn address(bytes: [u8; 16]) -> IpAddr {
+    IpAddr::from(bytes).to_canonical()
+}
+
 pub(crate) fn gid_at(info: &DeviceInfo, port: u8, index: usize) -> Outcome<ibv_gid> {
     check_port(port)?;
     match info.addresses.get(index) {

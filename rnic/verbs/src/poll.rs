@@ -45,7 +45,8 @@ fn poll_by<const N: usize>(cq: &Cq, most: usize, wc: Ptr<ibv_wc>) -> Outcome<usi
             Err(error) => return Err(error.into()),
         };
         for completion in &batch[..found] {
-            wc.at(count).write(translate(completion));
+            wc.at(count)
+                .write(translate(completion, cq.number_of(completion.qp)));
             count += 1;
         }
         if found < wanted {
@@ -55,13 +56,13 @@ fn poll_by<const N: usize>(cq: &Cq, most: usize, wc: Ptr<ibv_wc>) -> Outcome<usi
     Ok(count)
 }
 
-fn translate(completion: &WorkCompletion) -> ibv_wc {
+fn translate(completion: &WorkCompletion, qp_num: u32) -> ibv_wc {
     let mut wc = ibv_wc {
         wr_id: completion.wr_id,
         status: status(completion.status),
         opcode: opcode(completion.opcode),
         byte_len: completion.byte_len,
-        qp_num: completion.qp.0,
+        qp_num,
         ..ibv_wc::default()
     };
     if let Some(stag) = completion.invalidated {
@@ -150,7 +151,7 @@ pub(crate) fn step(cq: &Cq) -> Outcome<()> {
         return Err(Errno::NOENT.into());
     }
     let [completion] = one;
-    let current = translate(&completion);
+    let current = translate(&completion, cq.number_of(completion.qp));
     *lock(&cq.current) = current;
     field!(cq.abi, status).set(current.status);
     field!(cq.abi, wr_id).set(current.wr_id);
@@ -178,7 +179,7 @@ mod tests {
             let mut done = WorkCompletion::default();
             done.opcode = WrOpcode::Recv;
             done.immediate = Some(Immediate { data: 9, written }.encode());
-            translate(&done)
+            translate(&done, 7)
         };
         let wc = immediate(Some(4096));
         assert_eq!((wc.opcode, wc.byte_len), (IBV_WC_RECV_RDMA_WITH_IMM, 4096));

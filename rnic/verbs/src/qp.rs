@@ -1,4 +1,4 @@
-//! Queue pairs. They are connected by the connection manager only.
+//! Queue pairs. The connection manager connects them, or `ibv_modify_qp` does by number.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use rnic::{DeviceInfo, QpConfig, QpNum, QpState, QueuePair};
+use rnic::{DeviceInfo, QpConfig, QpState, QueuePair};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -29,6 +29,10 @@ use crate::session::Part;
 use crate::srq::Srq;
 use crate::users::Use;
 
+mod by_number;
+
+use by_number::{ByNumber, Peer};
+
 zeroable!(ibv_qp_ex, ibv_qp_attr);
 
 /// How long the destruction of a queue pair waits for the end of its connection in order. Programs destroy
@@ -43,6 +47,8 @@ pub(crate) struct Qp {
     init: ibv_qp_init_attr,
     /// Reads and Atomic Operations that the connection may have outstanding: its own, and the peer's.
     reads: Mutex<[u8; 2]>,
+    /// What the program has set of it by `ibv_modify_qp`, to connect it without the connection manager.
+    by_number: Mutex<ByNumber>,
     pd: Arc<Pd>,
     /// What it was made with, until it is destroyed.
     uses: Mutex<Vec<Use>>,
@@ -52,7 +58,7 @@ object!(Qp: ibv_qp => offset_of!(Qp, abi));
 
 /// Those of a session, by the number by which a program may name one to the connection manager.
 #[derive(Default)]
-pub(crate) struct Qps(pub(crate) Mutex<HashMap<QpNum, Weak<Qp>>>);
+pub(crate) struct Qps(pub(crate) Mutex<HashMap<u32, Weak<Qp>>>);
 
 impl Part for Qps {}
 
@@ -98,6 +104,7 @@ impl Qp {
             depth > info.max_queue_depth || max_sge > info.max_sge || inline > info.max_inline
         };
         let qp = qp.map_err(|error| device::refused_size(session, error, is_above))?;
+        let num = session.number_of(qp.num());
         let abi = Shared::zeroed(|ex: &mut ibv_qp_ex| {
             let abi = &mut ex.base;
             abi.context = pd.context().abi_ptr();
@@ -107,19 +114,19 @@ impl Qp {
             abi.recv_cq = init.recv_cq;
             abi.srq = init.srq;
             abi.handle = qp.num().0;
-            abi.qp_num = qp.num().0;
+            abi.qp_num = num;
             abi.state = IBV_QPS_RESET;
             abi.qp_type = init.qp_type;
         });
         let mut uses = vec![pd.users.add(), send_cq.users.add(), recv_cq.users.add()];
         uses.extend(srq.map(|srq| srq.users.add()));
-        let num = qp.num();
         let made = Arc::new(Self {
             abi,
             qp,
             builder: Builder::default(),
             init: *init,
             reads: Mutex::default(),
+            by_number: Mutex::default(),
             pd: pd.clone(),
             uses: Mutex::new(uses),
         });
@@ -130,7 +137,7 @@ impl Qp {
     pub(crate) fn destroy(qp: Ptr<ibv_qp>) -> Outcome<()> {
         let taken = qp.take_back::<Self>()?;
         taken.linger();
-        lock(&taken.context().session().part::<Qps>().0).remove(&taken.qp.num());
+        lock(&taken.context().session().part::<Qps>().0).remove(&taken.number());
         taken.leave_connection();
         // Another thread's call may still have its share of the queue pair.
         lock(&taken.uses).clear();
@@ -157,6 +164,11 @@ impl Qp {
         }
     }
 
+    /// As the program knows it.
+    fn number(&self) -> u32 {
+        self.context().session().number_of(self.qp.num())
+    }
+
     pub(crate) fn rnic(&self) -> &QueuePair {
         &self.qp
     }
@@ -179,8 +191,8 @@ impl Qp {
     /// The state in the verbs' words. RESET and INIT are one to an RNIC, and iWARP's drivers tell it as INIT.
     pub(crate) fn state(&self) -> Outcome<c_int> {
         let state = match self.qp.state()? {
-            QpState::Idle | QpState::Connecting => IBV_QPS_INIT,
-            QpState::Rts => IBV_QPS_RTS,
+            QpState::Idle | QpState::Connecting => lock(&self.by_number).state(IBV_QPS_INIT),
+            QpState::Rts => lock(&self.by_number).state(IBV_QPS_RTS),
             QpState::Closing => IBV_QPS_SQD,
             QpState::Terminate => IBV_QPS_SQE,
             QpState::Error => IBV_QPS_ERR,
@@ -207,12 +219,17 @@ impl Qp {
             port_num: 1,
             ..ibv_qp_attr::default()
         };
-        Ok((attr, self.init))
+        Ok((lock(&self.by_number).told(attr), self.init))
     }
 
-    /// The transitions that an iWARP program may ask for. Others belong to connections that are made
-    /// without the connection manager.
+    /// The transitions that a program may ask for. Those to RTR and RTS connect a queue pair by number.
     pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
+        self.change(attr, mask)?;
+        lock(&self.by_number).note(attr, mask);
+        Ok(())
+    }
+
+    fn change(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
         if mask & IBV_QP_STATE == 0 {
             return check_attributes(mask);
         }
@@ -220,17 +237,20 @@ impl Qp {
         match (found, wanted) {
             (_, IBV_QPS_ERR) => self.qp.fail()?,
             (IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
-            (IBV_QPS_ERR, IBV_QPS_RESET) => {
-                self.qp.reset()?;
-                self.leave_connection();
+            (IBV_QPS_RTR | IBV_QPS_RTS, IBV_QPS_RESET) => {
+                self.qp.fail()?;
+                self.begin_anew()?;
+            }
+            (IBV_QPS_ERR, IBV_QPS_RESET) => self.begin_anew()?,
+            (IBV_QPS_INIT, IBV_QPS_RTR) => self.join(attr, mask)?,
+            (IBV_QPS_RTR, IBV_QPS_RTS) => by_number::check_rts(mask)?,
+            (IBV_QPS_RTS, IBV_QPS_SQD) if lock(&self.by_number).is_joined() => {
+                return Err(Fail::unsupported(
+                    "the send queue of a queue pair that is connected by number can't be drained: wait for its completions",
+                ));
             }
             (IBV_QPS_RTS, IBV_QPS_SQD) => self.qp.disconnect().detach()?,
             (IBV_QPS_RTS, IBV_QPS_RTS) => return check_attributes(mask & !IBV_QP_STATE),
-            (IBV_QPS_INIT, IBV_QPS_RTR | IBV_QPS_RTS) => {
-                return Err(Fail::unsupported(
-                    "queue pairs connected by ibv_modify_qp: connect them by rdma_cm (perftest: -R)",
-                ));
-            }
             _ => {
                 return Err(Fail::of(
                     Errno::INVAL,
@@ -239,6 +259,21 @@ impl Qp {
             }
         }
         self.note_state(wanted);
+        Ok(())
+    }
+
+    /// Connects it to the queue pair that the attributes name, now or when that one is ready too.
+    fn join(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
+        let peer = Peer::of(attr, mask, &self.context().session().info()?.addresses)?;
+        let joining = self.qp.join(peer.local, peer.remote, peer.mpa);
+        Ok(joining.detach()?)
+    }
+
+    /// It is as when it was made.
+    fn begin_anew(&self) -> Outcome<()> {
+        self.qp.reset()?;
+        *lock(&self.by_number) = ByNumber::default();
+        self.leave_connection();
         Ok(())
     }
 }

@@ -63,6 +63,12 @@ impl Session {
         Ok(self.rnic.device_info()?)
     }
 
+    /// The number by which the program and its peers know a queue pair.
+    pub(crate) fn number_of(&self, qp: QpNum) -> u32 {
+        let known = self.rnic.join_number(qp).ok().flatten();
+        known.unwrap_or(qp.0)
+    }
+
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         let info = self.rnic.device_info();
         info.is_ok_and(|info| info.addresses.contains(&address))

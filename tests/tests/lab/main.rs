@@ -72,6 +72,7 @@ mod two_users;
 mod unread_requests;
 mod users;
 mod verbs;
+mod verbs_by_number;
 mod verbs_examples;
 mod verbs_modes;
 mod verbs_programs;

@@ -1,11 +1,11 @@
 //! Connections that are being made, by either side, and connections that end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use rnic_ipc::control::{DisconnectReason, Request, Response};
+use rnic_ipc::control::{DisconnectReason, JoinSpec, Request, Response};
 
 use super::EventWait;
 use crate::error::Error;
@@ -41,11 +41,34 @@ enum State {
     Over,
 }
 
+/// What is to be asked for.
+#[derive(Debug)]
+enum Goal {
+    Connect(SocketAddr, ConnectOptions),
+    Join(JoinSpec),
+}
+
+impl Goal {
+    /// Both ends, as far as they are named.
+    fn ends(&self) -> (SocketAddr, Option<IpAddr>) {
+        match self {
+            Self::Connect(remote, options) => (*remote, options.local),
+            Self::Join(spec) => (spec.remote.port(), Some(spec.local)),
+        }
+    }
+
+    fn begin(&self, qp: &QueuePair) -> Result<(), Error> {
+        match self {
+            Self::Connect(remote, options) => qp.begin_to_connect(*remote, options.clone()),
+            Self::Join(spec) => qp.begin_to_join(*spec),
+        }
+    }
+}
+
 /// What is to be asked for when the peer's link address is known.
 #[derive(Debug)]
 struct Attempt {
-    remote: SocketAddr,
-    options: ConnectOptions,
+    goal: Goal,
     since: Instant,
     /// When it may be asked for again, and how much later after that.
     next: Instant,
@@ -77,10 +100,18 @@ const RESOLVE_NAP_MAX: Duration = Duration::from_millis(32);
 impl<'a> Connecting<'a> {
     /// To a peer whose link address may have to be found first.
     pub(crate) fn to(qp: &'a QueuePair, remote: SocketAddr, options: ConnectOptions) -> Self {
+        Self::toward(qp, Goal::Connect(remote, options))
+    }
+
+    /// To a queue pair by number.
+    pub(crate) fn join(qp: &'a QueuePair, spec: JoinSpec) -> Self {
+        Self::toward(qp, Goal::Join(spec))
+    }
+
+    fn toward(qp: &'a QueuePair, goal: Goal) -> Self {
         let now = Instant::now();
         let attempt = Attempt {
-            remote,
-            options,
+            goal,
             since: now,
             next: now,
             nap: RESOLVE_NAP,
@@ -112,7 +143,7 @@ impl<'a> Connecting<'a> {
         let State::Resolving(attempt) = &mut self.state else {
             return;
         };
-        let (remote, local) = (attempt.remote, attempt.options.local);
+        let (remote, local) = attempt.goal.ends();
         let waited = now.saturating_duration_since(attempt.since).as_millis();
         let request = Request::Resolve {
             qp: self.qp.num(),
@@ -126,10 +157,7 @@ impl<'a> Connecting<'a> {
                 attempt.nap = (attempt.nap * 2).min(RESOLVE_NAP_MAX);
                 return;
             }
-            Ok(_) => {
-                let options = std::mem::take(&mut attempt.options);
-                self.qp.begin_to_connect(attempt.remote, options)
-            }
+            Ok(_) => attempt.goal.begin(self.qp),
             Err(error) => Err(error),
         };
         self.state = begun.map_or_else(State::Failed, |()| State::Begun);

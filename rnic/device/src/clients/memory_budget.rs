@@ -58,6 +58,7 @@ impl Cost {
             | Request::Listen(_)
             | Request::Resolve { .. }
             | Request::Connect { .. }
+            | Request::Join { .. }
             | Request::StartCapture(_) => Self::Little,
             Request::Hello { .. }
             | Request::CreateCq { .. }

@@ -11,6 +11,7 @@ use crate::clients::request_metrics::RequestMetrics;
 use crate::clients::shared_prm::SharedPrm;
 use crate::interface::open::Started;
 use crate::interface::{OpenInterface, Served};
+use crate::joins::Joins;
 use crate::runtime::Shards;
 use crate::sync::lock;
 
@@ -22,6 +23,7 @@ pub(crate) struct Core {
     pub(crate) interface: Arc<OpenInterface>,
     pub(crate) shards: Arc<Shards>,
     pub(crate) clients: Clients,
+    pub(crate) joins: Joins,
     shared_prm: Arc<SharedPrm>,
     captures: Mutex<Captures>,
     pub(crate) request_metrics: RequestMetrics,
@@ -49,6 +51,7 @@ impl Core {
             interface: Arc::new(started.interface),
             shards: Arc::new(started.shards),
             clients: Clients::default(),
+            joins: Joins::default(),
             shared_prm,
             captures: Mutex::new(Captures::new(started.capture)),
             request_metrics: RequestMetrics::default(),

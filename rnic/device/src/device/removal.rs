@@ -87,6 +87,7 @@ impl Core {
                 self.interface.ports.unlistened(at);
             }
             Step::Qp(removal) => {
+                self.leave_join(*removal.qp());
                 log_refusal("a queue pair", self.shards.remove_qp(*removal.qp()));
             }
             Step::Region(revocation) => {

@@ -7,20 +7,27 @@ use rnic_ipc::id::ClientId;
 
 use super::core::Core;
 use crate::clients::audit::{self, RefusedPeer};
+use crate::joins::{Message, OWNER};
 use crate::runtime::To;
 use crate::runtime::driver::ShardMessage;
 
 impl Core {
     pub(crate) fn handle(&self, message: ShardMessage) {
         match message.event {
+            ShardEvent::Client {
+                client: OWNER,
+                event,
+            } => self.joins.listener_event(event),
             ShardEvent::Client { client, event } => self.client_event(client, event),
+            ShardEvent::Join { qp, event } => self.joins.send(Message::Qp { qp, event }),
             ShardEvent::RequestGone { request, reason } => {
                 self.shards.placement().request_over(request);
                 let gone = self.prm().request_gone(request);
-                if let Some((client, listener)) = gone {
-                    log::debug!("connection request {request} went away: {reason:?}");
-                    self.client_event(client, Event::RequestGone { listener, request });
-                }
+                let Some((client, listener)) = gone else {
+                    return self.joins.send(Message::RequestGone(request));
+                };
+                log::debug!("connection request {request} went away: {reason:?}");
+                self.client_event(client, Event::RequestGone { listener, request });
             }
             ShardEvent::Released { transport, local } => {
                 let at = LocalPort::new(transport, local);

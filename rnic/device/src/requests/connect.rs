@@ -4,20 +4,20 @@ use std::iter::repeat_with;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rnic_engine::command::{Answer, Command};
+use rnic_engine::command::Command;
 use rnic_host::files::unprivileged_port_start;
-use rnic_host::ports::{LocalPort, Reserved, Stamp};
+use rnic_host::ports::LocalPort;
 use rnic_ipc::control::{
-    ConnectSpec, ListenSpec, MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode, Response,
+    ConnectSpec, JoinSpec, ListenSpec, MpaOptions, PRIVATE_DATA_MAX, QpState, Refusal, RefusalCode,
+    Response,
 };
 use rnic_ipc::id::{ConnRequestId, ListenerId, QpNum};
 use rnic_prm::ListenGrant;
 
 use super::ClientSession;
 use crate::device::core::PeerRulesLock;
-use crate::interface::paths::PathToPeer;
 use crate::refuse;
-use crate::runtime::{FIRST, To};
+use crate::runtime::To;
 
 impl ClientSession {
     pub(super) fn listen(&self, spec: ListenSpec) -> Result<Response, Refusal> {
@@ -74,7 +74,7 @@ impl ClientSession {
         let listened = core
             .shards
             .all_or_none(repeat_with(listen), || Command::Unlisten { listener });
-        self.finish_reservation(reserved, listened.map(|stamps| ((), stamps)))?;
+        core.finish_reservation(reserved, listened.map(|stamps| ((), stamps)))?;
         Ok(local)
     }
 
@@ -129,44 +129,17 @@ impl ClientSession {
             .prm()
             .connect(self.id(), qp, local_port, Instant::now())?;
         let patience = core.interface.config.resolve_timeout;
-        let PathToPeer {
-            local,
-            path,
-            internal_link,
-            scope,
-        } = core.allowed_path(self.id(), spec.remote.ip(), spec.local, patience)?;
-        // For further addresses of the peer, which it tells when it answers.
-        let peers = core
-            .prm()
-            .connection_rules(self.id(), &core.interface.config.interface);
-        let qp = *granted.qp();
-        let at = LocalPort::new(spec.transport, SocketAddr::new(local, local_port));
-        // What stays within this host is in one shard.
-        let within_host = path.is_loopback() || internal_link.is_some();
-        let reserved = if within_host {
-            core.shards.bring(qp, FIRST)?;
-            core.interface.ports.connect(at, scope)?
-        } else {
-            let shard = core.shards.placement().shard_of(qp);
-            let placed = (shard, core.shards.count());
-            core.interface.take_port(at, spec.remote, placed, scope)?
-        };
-        let local = reserved.local();
-        let connect = Command::Connect {
-            qp,
-            spec,
-            local,
-            path,
-            internal_link,
-            peers,
-        };
-        let connecting = core.shards.run(To::Qp(qp), connect);
-        let connecting = connecting.map(|(answer, stamp)| (answer, vec![stamp]));
-        let local = match self.finish_reservation(reserved, connecting)? {
-            Answer::Connecting { local } => local,
-            // No other is given.
-            _ => local,
-        };
+        let path = core.allowed_path(self.id(), spec.remote.ip(), spec.local, patience)?;
+        let local = core.connect(self.id(), *granted.qp(), spec, path)?;
+        Ok(Response::Connecting { local })
+    }
+
+    /// Joins a queue pair to a peer's, whose neighbour the client has had found if it connects.
+    pub(super) fn join(&self, qp: QpNum, spec: &JoinSpec) -> Result<Response, Refusal> {
+        refuse::check_mpa(&spec.mpa, &[])?;
+        let core = self.core();
+        let granted = core.prm().connect(self.id(), qp, 0, Instant::now())?;
+        let local = core.join(self.id(), *granted.qp(), spec)?;
         Ok(Response::Connecting { local })
     }
 
@@ -180,45 +153,9 @@ impl ClientSession {
         refuse::check_mpa(&mpa, &private_data)?;
         let grant = self.core().prm().accept(self.id(), request, qp)?;
         let (request, qp) = (*grant.request(), *grant.qp());
-        let shards = &self.core().shards;
-        self.check_answer(request)?;
-        let shard = shards.bring_together(request, qp)?;
-        let accept = Command::Accept {
-            request,
-            qp,
-            mpa,
-            private_data,
-        };
-        shards.run(To::Shard(shard), accept)?;
-        shards.placement().request_over(request);
+        self.core().accept(request, qp, mpa, private_data)?;
         self.core().prm().accepted(grant);
         Ok(())
-    }
-
-    /// That the host lets packets go to the peer of a request. If it does not, TCP or SCTP have answered already,
-    /// since they don't ask; that was the last answer.
-    fn check_answer(&self, request: ConnRequestId) -> Result<(), Refusal> {
-        let core = self.core();
-        if core.interface.rejects_nothing() {
-            return Ok(());
-        }
-        let asked = core
-            .shards
-            .run(To::Request(request), Command::QueryRequest { request })?;
-        let (Answer::RequestEnds(Some((local, remote))), _) = asked else {
-            return Ok(());
-        };
-        let Some(rule) = core.interface.rejected_by((local, remote)) else {
-            return Ok(());
-        };
-        core.interface.stale_neighbors.reject(local, remote);
-        Err(refuse::refusal(
-            RefusalCode::Unreachable,
-            &format!(
-                "a connection with {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
-                 `ip route`, and take it away"
-            ),
-        ))
     }
 
     pub(super) fn reject(
@@ -228,15 +165,7 @@ impl ClientSession {
     ) -> Result<(), Refusal> {
         refuse::check_private_data(&private_data, PRIVATE_DATA_MAX)?;
         let grant = self.core().prm().reject(self.id(), request)?;
-        let request = *grant.request();
-        self.check_answer(request)?;
-        let shards = &self.core().shards;
-        let reject = Command::Reject {
-            request,
-            private_data,
-        };
-        shards.run(To::Request(request), reject)?;
-        shards.placement().request_over(request);
+        self.core().reject(*grant.request(), private_data)?;
         self.core().prm().rejected(grant);
         Ok(())
     }
@@ -244,26 +173,9 @@ impl ClientSession {
     pub(super) fn disconnect(&self, qp: QpNum, abort: bool) -> Result<(), Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
+        self.core().leave_join(qp);
         let disconnect = Command::Disconnect { qp, abort };
         self.core().shards.run(To::Qp(qp), disconnect).map(|_| ())
-    }
-
-    /// Ends the reservation of a port as the shards answered.
-    fn finish_reservation<T>(
-        &self,
-        reserved: Reserved,
-        answer: Result<(T, Vec<Stamp>), Refusal>,
-    ) -> Result<T, Refusal> {
-        match answer {
-            Ok((answer, stamps)) => {
-                self.core().interface.ports.used(reserved, &stamps);
-                Ok(answer)
-            }
-            Err(refusal) => {
-                self.core().interface.ports.failed(reserved);
-                Err(refusal)
-            }
-        }
     }
 }
 

@@ -42,6 +42,8 @@ impl Core {
             });
             log_refusal("the rules for a listener's peers", set);
         }
+        drop(rules);
+        self.apply_join_rules();
     }
 
     /// Whether a client's connection to `remote` need not wait for a neighbour, who is asked otherwise. `waited`: since

@@ -139,6 +139,7 @@ impl ClientSession {
 
     pub(super) fn destroy_qp(&self, qp: QpNum) -> Result<(), Refusal> {
         let removal = self.core().prm().destroy_qp(self.id(), qp)?;
+        self.core().leave_join(qp);
         let removed = self.core().shards.remove_qp(qp);
         self.core().prm().qp_removed(removal);
         removed
@@ -160,6 +161,7 @@ impl ClientSession {
     pub(super) fn modify_qp(&self, qp: QpNum, state: QpState) -> Result<(), Refusal> {
         let granted = self.core().prm().use_qp(self.id(), qp)?;
         let qp = *granted.qp();
+        self.core().leave_join(qp);
         let modify = Command::ModifyQp { qp, state };
         self.core().shards.run(To::Qp(qp), modify).map(|_| ())
     }

@@ -29,6 +29,8 @@ pub(super) struct Hold {
 #[derive(Debug, Default)]
 struct Details {
     wait: ReceiveWait,
+    /// The queue pair is joined: one waits as long as the connection lasts, whatever `wait` says.
+    forever: bool,
     /// Since when one waits.
     since: Instant,
     /// Its number, until it is put back.
@@ -78,7 +80,22 @@ pub(crate) enum Behind {
     Delivered(usize),
 }
 
+impl Details {
+    fn wait(&self) -> ReceiveWait {
+        match self.forever {
+            true => ReceiveWait::Forever,
+            false => self.wait,
+        }
+    }
+}
+
 impl Hold {
+    /// Whether a Send waits for ever, or as long as is set. Of a queue pair without a connection.
+    pub(super) fn set_forever(&mut self, forever: bool) {
+        self.rest.forever = forever;
+        self.reset();
+    }
+
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.on
@@ -113,14 +130,16 @@ impl Hold {
 
     /// Nothing waits any more, nor has waited.
     pub(super) fn reset(&mut self) {
-        let wait = self.rest.wait;
+        let (set, forever) = (self.rest.wait, self.rest.forever);
+        let wait = self.rest.wait();
         self.on = false;
         self.turn = match wait {
             ReceiveWait::Off => Turn::Never,
             ReceiveWait::Millis(_) | ReceiveWait::Forever => Turn::Behind,
         };
         *self.rest = Details {
-            wait,
+            wait: set,
+            forever,
             ..Details::default()
         };
     }
@@ -184,7 +203,7 @@ impl Qp {
             return HoldStep::Ended;
         }
         let hold = &self.hold.rest;
-        let longest = hold.wait.longest().map(|longest| hold.since + longest);
+        let longest = hold.wait().longest().map(|longest| hold.since + longest);
         let closed = hold.peer_closed.map(|at| at + close_timeout);
         let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= ctx.now);
         self.hold.turn = if !self.receive.has_none(ctx.srqs) {

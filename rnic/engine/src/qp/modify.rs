@@ -61,6 +61,7 @@ impl Qp {
         }
         self.state = QpState::Idle;
         self.ending = Ending::default();
+        self.leave_join();
         self.receive.reset(Markers::Off, false);
         self.send.reset();
     }

@@ -288,7 +288,8 @@ impl Simulation {
             wrong @ (ShardEvent::PeerRefused { .. }
             | ShardEvent::HostPolicyDropped { .. }
             | ShardEvent::GuessesPaused { .. }
-            | ShardEvent::RegionFault { .. }) => {
+            | ShardEvent::RegionFault { .. }
+            | ShardEvent::Join { .. }) => {
                 panic!("node {node}: {wrong:?}")
             }
         }

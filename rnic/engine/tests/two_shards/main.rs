@@ -24,6 +24,7 @@ mod immediate_transmit;
 mod impairment;
 mod internal_links;
 mod invalidate;
+mod joined;
 mod jumbo;
 mod known_flows;
 mod link;

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rnic_ipc::capture::{Direction, Filter, RecordHeader};
 use rnic_ipc::control::{
-    Access, ClientLimits, ConnectSpec, DeviceInfo, DeviceName, DisconnectReason, Event, ListenSpec,
-    MarkerUse, MemoryKind, MpaOptions, PeerDepths, QpAttributes, QpState, ReceiveWait, Refusal,
-    RefusalCode, RegionSpec, Reply, Request, Response, RtrModes, StagKind,
+    Access, ClientLimits, ConnectSpec, DeviceInfo, DeviceName, DisconnectReason, Event, JoinEnd,
+    JoinNumbers, JoinSpec, ListenSpec, MarkerUse, MemoryKind, MpaOptions, PeerDepths, QpAttributes,
+    QpState, ReceiveWait, Refusal, RefusalCode, RegionSpec, Reply, Request, Response, RtrModes,
+    StagKind,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
 use rnic_ipc::inspect::{DaemonOrder, Kind, Order, Page};
@@ -194,6 +195,18 @@ fn requests() -> Vec<Request> {
             request: ConnRequestId(1),
             private_data: vec![7, 8],
         },
+        Request::QueryJoinNumbers,
+        Request::Join {
+            qp: QpNum(1),
+            spec: JoinSpec {
+                local: V4,
+                remote: JoinEnd {
+                    address: V6,
+                    number: 2,
+                },
+                mpa: MPA,
+            },
+        },
         Request::Disconnect {
             qp: QpNum(1),
             abort: true,
@@ -275,6 +288,7 @@ fn responses() -> Vec<Response> {
         Response::Connecting {
             local: SocketAddr::new(V4, 2),
         },
+        Response::JoinNumbers(JoinNumbers { slot: 1, key: 2 }),
         Response::Counters(vec![("c".into(), 1)]),
         Response::Done,
         Response::Inspected(Page {

@@ -99,11 +99,17 @@ pub(crate) const IBV_QP_EN_SQD_ASYNC_NOTIFY: c_int = 1 << 2;
 pub(crate) const IBV_QP_ACCESS_FLAGS: c_int = 1 << 3;
 pub(crate) const IBV_QP_PKEY_INDEX: c_int = 1 << 4;
 pub(crate) const IBV_QP_PORT: c_int = 1 << 5;
+pub(crate) const IBV_QP_AV: c_int = 1 << 7;
 pub(crate) const IBV_QP_PATH_MTU: c_int = 1 << 8;
 pub(crate) const IBV_QP_TIMEOUT: c_int = 1 << 9;
 pub(crate) const IBV_QP_RETRY_CNT: c_int = 1 << 10;
 pub(crate) const IBV_QP_RNR_RETRY: c_int = 1 << 11;
+pub(crate) const IBV_QP_RQ_PSN: c_int = 1 << 12;
+pub(crate) const IBV_QP_MAX_QP_RD_ATOMIC: c_int = 1 << 13;
 pub(crate) const IBV_QP_MIN_RNR_TIMER: c_int = 1 << 15;
+pub(crate) const IBV_QP_SQ_PSN: c_int = 1 << 16;
+pub(crate) const IBV_QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+pub(crate) const IBV_QP_DEST_QPN: c_int = 1 << 20;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use rnic::{
     AcceptOptions, ConnectOptions, ConnectionEvent, ConnectionRequest, DisconnectReason,
-    MpaOptions, QpNum, RefusalCode,
+    MpaOptions, RefusalCode,
 };
 use rustix::io::Errno;
 
@@ -190,7 +190,7 @@ impl CmId {
         };
         let named = || {
             lock(&session.part::<Qps>().0)
-                .get(&QpNum(qp_num))
+                .get(&qp_num)
                 .and_then(Weak::upgrade)
         };
         match self.shown_qp(&state, session).or_else(named) {

@@ -15,6 +15,7 @@ use crate::conn::Phase;
 use crate::qp::Qp;
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::Backlog;
+use crate::shard::ctl::connect::wrong_state;
 use crate::shard::ctl::move_qp::{check_new_qp, enter_qp};
 use crate::shard::ctl::{Client, Listener};
 use crate::shard::datapath::Datapath;
@@ -175,6 +176,10 @@ impl Ctl {
                 let way = (tuple, path, port);
                 let local = self.connect(dp, tx, qp, way, (spec, peers))?;
                 return Ok(Answer::Connecting { local });
+            }
+            Command::SetJoined { qp, reply } => {
+                let joining = dp.qp(qp)?.qp.set_joined(reply);
+                joining.map_err(wrong_state)?;
             }
             Command::Accept {
                 request,

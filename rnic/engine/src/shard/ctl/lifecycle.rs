@@ -11,7 +11,7 @@ use rnic_xsk::Port;
 use userspace_net::{ConnId, Endpoint};
 use userspace_tcp::{Event as TcpEvent, SoftError};
 
-use crate::command::ShardEvent;
+use crate::command::{JoinEvent, ShardEvent};
 use crate::conn::{Asked, Conn, Phase};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::backlog::{Admission, Network};
@@ -407,7 +407,8 @@ impl Ctl {
         }
     }
 
-    /// Flushes a queue pair whose connection is gone, and tells its client.
+    /// Flushes a queue pair whose connection is gone, and tells its client. One that is joined and was not connected yet
+    /// is Idle again, and only the owner of the join is told.
     pub(in crate::shard) fn end_queue_pair<P: Port>(
         &mut self,
         dp: &mut Datapath<P>,
@@ -419,6 +420,19 @@ impl Ctl {
             return;
         };
         slot.conn = None;
+        if slot.qp.attempt_failed() {
+            let message = match event {
+                Event::ConnectFailed { message, .. } => message,
+                _ => format!("the peer does not join it now: {reason:?}"),
+            };
+            let event = JoinEvent::Failed { message };
+            self.events.push_back(ShardEvent::Join { qp, event });
+            return;
+        }
+        if slot.qp.is_joined() {
+            let event = JoinEvent::Ended;
+            self.events.push_back(ShardEvent::Join { qp, event });
+        }
         slot.qp
             .connection_ended(&mut dp.tables.context(slot.tally, dp.now), reason);
         let client = slot.qp.client();

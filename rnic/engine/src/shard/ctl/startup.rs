@@ -13,7 +13,7 @@ use rnic_proto::rdmap::{TerminateError, TerminateMessage, terminate};
 use rnic_xsk::Port;
 use userspace_net::ConnId;
 
-use crate::command::ShardEvent;
+use crate::command::{JoinEvent, ShardEvent};
 use crate::conn::{Asked, Asking, Conn, ConnKind, Phase, SLICES_MAX};
 use crate::shard::ctl::Ctl;
 use crate::shard::ctl::mpa_options::{agreed, modes, said};
@@ -173,6 +173,17 @@ impl Ctl {
         let Phase::Requesting { qp, .. } = conn.phase else {
             return;
         };
+        let slot = dp.qps.get(qp.0);
+        if slot.is_some_and(|slot| !slot.qp.may_be_answered(&data)) {
+            let message = "the peer's answer is not that of the queue pair that it is joined to";
+            return self.abort(
+                dp,
+                tx,
+                id,
+                DisconnectReason::NotMpa,
+                Some(message.to_string()),
+            );
+        }
         // Now the peer has acknowledged something, and offers what it is going to offer.
         if !self.segments_suit(dp, tx, id) {
             return;
@@ -217,7 +228,7 @@ impl Ctl {
             slot.qp.never_hold();
         }
         slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
-        let client = slot.qp.client();
+        let (client, joined) = (slot.qp.client(), slot.qp.is_joined());
         if conn.is_loopback() || is_session {
             slot.qp.skip_checks();
         } else {
@@ -231,6 +242,10 @@ impl Ctl {
             peer: negotiated.peer.map(said),
             private_data,
         };
+        if joined {
+            let event = JoinEvent::Established;
+            self.events.push_back(ShardEvent::Join { qp, event });
+        }
         self.events.push_back(ShardEvent::Client { client, event });
         tx.make_ready(dp, id);
         self.update_qp(dp, tx, qp);
