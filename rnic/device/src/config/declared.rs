@@ -90,15 +90,15 @@ impl Configured for DeviceConfig {
         "syn_rate" "N" Number(0, u32::MAX), Reopen;
             "SYNs a second that reach the shard; more are dropped; 0 for no limit";
             set |config, value| config.flood_limits.syns = Rate::of(value.small());
-            show |config| config.flood_limits.syns.per_second;
+            show |config| rate(config.flood_limits.syns);
         "unknown_flow_rate" "N" Number(0, u32::MAX), Reopen;
             "Segments a second of unknown connections that reach the shard; more are dropped; 0 for no limit";
             set |config, value| config.flood_limits.unknown_flows = Rate::of(value.small());
-            show |config| config.flood_limits.unknown_flows.per_second;
+            show |config| rate(config.flood_limits.unknown_flows);
         "fragment_rate" "N" Number(0, u32::MAX), Reopen;
             "Fragments a second of unknown connections that reach the shard; more are dropped; 0 for no limit";
             set |config, value| config.flood_limits.fragments = Rate::of(value.small());
-            show |config| config.flood_limits.fragments.per_second;
+            show |config| rate(config.flood_limits.fragments);
         "user_timeout" "MS" Number(1000, 86_400_000), AtOnce;
             "Milliseconds after which a peer that acknowledges nothing, or owes an answer and is silent, is reset: the user timeout of RFC 9293 section 3.8.3";
             set |config, value| config.user_timeout = Duration::from_millis(value.number());
@@ -174,4 +174,15 @@ where
 
 fn or(value: Option<impl std::fmt::Display>, without: &str) -> String {
     value.map_or_else(|| without.to_owned(), |value| value.to_string())
+}
+
+/// With the burst, which a program that uses the library may choose. The sharers follow from the queues.
+fn rate(rate: Rate) -> String {
+    let Rate {
+        per_second, burst, ..
+    } = rate;
+    match burst == Rate::of(per_second).burst {
+        true => per_second.to_string(),
+        false => format!("{per_second}, {burst} at once"),
+    }
 }

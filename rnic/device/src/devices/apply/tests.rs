@@ -87,7 +87,7 @@ fn an_answer_that_is_cut_off_says_so_and_a_shorter_one_is_whole() {
 #[test]
 fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
     type Change = fn(&mut DeviceConfig);
-    let changes: [(&str, Change); 18] = [
+    let changes: [(&str, Change); 21] = [
         ("loopback", |it| it.loopback = LoopbackUse::Off),
         ("shards", |it| it.shards = ShardCount::Number(3)),
         ("cores", |it| it.cores = "1".parse().unwrap()),
@@ -108,6 +108,12 @@ fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
         ("fragment_rate", |it| {
             it.flood_limits.fragments = Rate::of(9)
         }),
+        // The rate alone is not all of it.
+        ("syn_rate", |it| it.flood_limits.syns.burst += 1),
+        ("unknown_flow_rate", |it| {
+            it.flood_limits.unknown_flows.burst += 1
+        }),
+        ("fragment_rate", |it| it.flood_limits.fragments.burst += 1),
         ("frames", |it| it.frames *= 2),
         ("runtime", |it| it.runtime = Runtime::Caller),
         ("no_seccomp", |it| it.seccomp ^= true),
