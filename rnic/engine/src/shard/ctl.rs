@@ -12,6 +12,7 @@
 //! - snapshots for operators ([`inspect`]).
 
 pub(super) mod addresses;
+mod association_events;
 mod associations;
 mod backlog;
 mod connect;

@@ -33,7 +33,7 @@ impl Ctl {
                 dp.counters.icmp_ignored += 1;
             }
         }
-        self.see_to_sessions(dp, tx, None);
+        self.handle_association_events(dp, tx, None);
         self.handle_open_events(dp, tx);
         self.handle_close_events(dp, tx);
     }

@@ -49,7 +49,7 @@ impl Ctl {
         if dp.sctp.is_due(dp.now) {
             worked = true;
             dp.sctp.stack.advance(dp.now);
-            self.see_to_sessions(dp, tx, None);
+            self.handle_association_events(dp, tx, None);
         }
         while let Some((at, id)) = self.deadlines.expired(dp.now) {
             if dp

@@ -55,11 +55,11 @@ impl<P: Port> RxContext<'_, P> {
         dp.sctp.stack.advance(dp.now);
         if dp.sctp.stack.has_events() {
             // What has ended by that is known to have, before another has its place.
-            ctl.see_to_sessions(dp, tx, None);
+            ctl.handle_association_events(dp, tx, None);
         }
         dp.receive_chunks(&frame, received);
         dp.frames.pool.free(frame);
-        ctl.see_to_sessions(dp, tx, Some((&received.path, port)));
+        ctl.handle_association_events(dp, tx, Some((&received.path, port)));
     }
 }
 
