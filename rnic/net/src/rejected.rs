@@ -2,6 +2,7 @@
 //! `prohibit` of `ip route` and `ip rule`. Whoever owns a shard asks the kernel for them; the shard does not.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -39,6 +40,15 @@ impl RejectedPaths {
     pub fn find(&self, local: IpAddr, remote: IpAddr) -> Option<&str> {
         let found = self.0.as_ref()?.get(&(local, remote))?;
         Some(found)
+    }
+
+    /// The message for a client whose connection is rejected.
+    #[must_use]
+    pub fn refusal(remote: impl fmt::Display, rule: &str) -> String {
+        format!(
+            "a connection with {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
+             `ip route`, and take it away"
+        )
     }
 }
 

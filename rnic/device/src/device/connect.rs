@@ -7,6 +7,7 @@ use rnic_engine::command::{Answer, Command};
 use rnic_host::ports::{LocalPort, Reserved, Stamp};
 use rnic_ipc::control::{ConnectSpec, MpaOptions, Refusal, RefusalCode};
 use rnic_ipc::id::{ClientId, ConnRequestId, QpNum};
+use rnic_net::RejectedPaths;
 
 use super::core::Core;
 use crate::interface::paths::PathToPeer;
@@ -116,10 +117,7 @@ impl Core {
         self.interface.stale_neighbors.reject(local, remote);
         Err(refuse::refusal(
             RefusalCode::Unreachable,
-            &format!(
-                "a connection with {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
-                 `ip route`, and take it away"
-            ),
+            &RejectedPaths::refusal(remote, &rule),
         ))
     }
 

@@ -111,10 +111,7 @@ impl Ctl {
                  {rule}; see `ip xfrm policy`, have a policy of a lower priority number allow it, or have the RNIC \
                  ignore them (host_ipsec = \"ignore\")"
             ),
-            ForbiddenBy::Routes => format!(
-                "a connection to {remote} asked, but the host rejects what goes there, by {rule}: see `ip rule` and \
-                 `ip route`, and take it away"
-            ),
+            ForbiddenBy::Routes => RejectedPaths::refusal(remote, &rule),
         }))
     }
 
