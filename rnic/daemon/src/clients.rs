@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rnic_device::{AUDIT, ClientSession, Credentials, Devices};
+use rnic_host::heap;
 use rnic_ipc::control::{Refusal, RefusalCode, Reply, Request, Response};
-use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, Message, TransportError};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use rnic_host::heap;
 use rnic_host::privileges;
-use rnic_ipc::heap;
 use rnic_ipc::transport::{Channel, TransportError};
 use rustix::net::Shutdown;
 use rustix::thread::{CapabilitySet, UnshareFlags};

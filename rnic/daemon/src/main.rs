@@ -34,7 +34,7 @@ use cli::Cli;
 use config::ConfigError;
 use journal::Reader;
 use log_limit::Limited;
-use rnic_ipc::heap::Heap;
+use rnic_host::heap::Heap;
 use serve::ServeError;
 use settings::{Settings, SettingsError};
 

@@ -7,11 +7,12 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rnic_device::{DeviceError, Devices};
+use rnic_host::heap;
 use rnic_host::{Signal, Signals, privileges};
 use rnic_ipc::find::DEFAULT_SOCKET;
 use rnic_ipc::shm::ShmError;
+use rnic_ipc::threads;
 use rnic_ipc::transport::TransportError;
-use rnic_ipc::{heap, threads};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 

@@ -2,7 +2,7 @@
 //! this host may do. For devices, daemons, and other programs that speak TCP over a steered interface.
 //!
 //! It knows neither a resource manager nor a shard. Nothing here is on the data path. Waiting is done by the thread
-//! that asked, without any lock. `unsafe` lives in `seccomp` and `cgroup_bpf` alone.
+//! that asked, without any lock. `unsafe` lives in [`heap`], `seccomp` and `cgroup_bpf` alone.
 
 #![deny(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod changes;
 mod end_process;
 mod error;
 pub mod files;
+pub mod heap;
 pub mod icmp;
 pub mod interface;
 pub mod joined_frames;

@@ -2,8 +2,8 @@
 //! shared memory.
 //!
 //! Everything here that comes from the other side is hostile until it was copied and checked.
-//! `unsafe` lives in [`shm`] (mappings and raw copies), in [`heap`] (the allocator), in the private
-//! `ring::raw` (ring words) and in [`find`] (one call of the C library); nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
+//! `unsafe` lives in [`shm`] (mappings and raw copies), in the private `ring::raw` (ring words) and in [`find`] (one
+//! call of the C library); nowhere else. With `--cfg loom` memory and atomics are a model's (`scripts/loom`).
 //!
 //! ```
 //! use rnic_ipc::control::Request;
@@ -22,8 +22,6 @@
 pub mod capture;
 pub mod control;
 pub mod find;
-#[cfg(not(loom))]
-pub mod heap;
 pub mod id;
 pub mod inspect;
 pub mod kick;

@@ -21,13 +21,12 @@ mod files;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::heap;
 use crate::sync::{AtomicU32, AtomicU64};
 use faults::Watch;
 
@@ -144,7 +143,7 @@ impl SharedMemory {
     fn anonymous_of(len: usize, whole: usize, flags: MapFlags) -> Result<Self, ShmError> {
         check_len(len as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let _others = heap::mapping();
+        let _others = mapping();
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let mapped =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, access, flags) };
@@ -552,7 +551,7 @@ fn memfd(name: &str, len: usize, kind: MemfdFlags) -> Result<OwnedFd, ShmError> 
 }
 
 fn map_shared(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, ShmError> {
-    let _others = heap::mapping();
+    let _others = mapping();
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
     let mapped = unsafe {
         rustix::mm::mmap(
@@ -566,6 +565,18 @@ fn map_shared(fd: std::os::fd::BorrowedFd<'_>, offset: u64, len: usize) -> Resul
     };
     Pages::new(mapped, len)
 }
+
+/// To be held while memory is mapped.
+pub fn mapping() -> RwLockReadGuard<'static, ()> {
+    MAPPINGS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// To be held by who needs addresses that are free: no shared memory is mapped meanwhile.
+pub fn no_mapping() -> RwLockWriteGuard<'static, ()> {
+    MAPPINGS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+static MAPPINGS: RwLock<()> = RwLock::new(());
 
 #[cfg(test)]
 mod tests;

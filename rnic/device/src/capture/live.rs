@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rnic_host::heap;
 use rnic_host::privileges;
 use rnic_ipc::capture::RecordHeader;
-use rnic_ipc::heap;
 
 use super::tap::{self, BUFFERS, Captured, Counts, Sink, Tap};
 

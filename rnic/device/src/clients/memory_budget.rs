@@ -10,8 +10,8 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rnic_host::cgroup::Groups;
+use rnic_host::heap;
 use rnic_ipc::control::{QpAttributes, Refusal, RefusalCode, Request};
-use rnic_ipc::heap;
 use rnic_ipc::work::SLOT_SIZE;
 use rnic_prm::{Prm, Resource};
 

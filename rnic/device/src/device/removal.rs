@@ -5,10 +5,11 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::RecvTimeoutError;
 use rnic_engine::command::{Answer, Command};
+use rnic_host::heap;
 use rnic_host::ports::LocalPort;
 use rnic_ipc::control::{QpState, Refusal};
 use rnic_ipc::id::{ClientId, QpNum};
-use rnic_ipc::{heap, threads};
+use rnic_ipc::threads;
 use rnic_prm::Step;
 
 use super::core::Core;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rnic_engine::command::{Answer, Command};
 use rnic_engine::metrics::Counted;
+use rnic_host::heap;
 use rnic_ipc::control::{CONTROL_MESSAGE_MAX, Refusal};
-use rnic_ipc::heap;
 
 use crate::device::core::Core;
 use crate::sync::lock;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rnic_ipc::heap;
+use rnic_host::heap;
 use rustix::io::Errno;
 
 use super::*;

@@ -20,13 +20,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use rnic_ipc::{shm, threads};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
-
-use crate::threads;
 
 /// Bytes of the reserve for what is allocated. Beyond what is refused, the request that is under way
 /// takes some MiB at most (the tables of one queue pair).
@@ -57,9 +56,6 @@ static THREADS: Reserve = Reserve::of(THREAD_RESERVE);
 static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 /// Held by who takes much of the heap, and while a thread starts: neither takes the other's room.
 static LARGE: Mutex<()> = Mutex::new(());
-/// Held for writing while a thread starts, as by [`LARGE`], and for reading where shared memory or a
-/// reserve is mapped. It is the second to be locked.
-static MAPPINGS: RwLock<()> = RwLock::new(());
 
 /// The heap: to be the `#[global_allocator]` of a program that calls [`keep_reserves`].
 #[derive(Debug)]
@@ -133,7 +129,7 @@ pub fn map_large_blocks() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it changes how glibc gets memory for blocks to come, and may be called at any time.
     unsafe {
-        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, MAPPED);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
     }
 }
 
@@ -198,7 +194,7 @@ pub fn start_thread<T: Send + 'static>(
         work()
     };
     let _large = take_large();
-    let _alone = MAPPINGS.write().unwrap_or_else(PoisonError::into_inner);
+    let _alone = shm::no_mapping();
     let room = stack + BESIDE_STACK;
     if !(is_free(room) || THREADS.give_back() && is_free(room)) {
         return Err(Errno::NOMEM.into());
@@ -212,11 +208,6 @@ pub fn start_thread<T: Send + 'static>(
 /// is done: one at a time. No thread can be started meanwhile.
 pub fn take_large() -> MutexGuard<'static, ()> {
     LARGE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// To be held while shared memory is mapped.
-pub(crate) fn mapping() -> RwLockReadGuard<'static, ()> {
-    MAPPINGS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Addresses that are kept for when there are no others.
@@ -261,7 +252,7 @@ impl Reserve {
             if !matches!(state, UNWANTED | GONE) {
                 return true;
             }
-            let _no_thread_starts = mapping();
+            let _no_thread_starts = shm::mapping();
             if self.change(state, CHANGING) {
                 let address = map(self.size);
                 self.state.store(address.unwrap_or(GONE), Ordering::Release);

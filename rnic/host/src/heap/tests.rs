@@ -31,7 +31,6 @@ impl Drop for Limit {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no processes")]
 fn an_allocation_that_fails_gets_the_reserve_and_it_is_taken_again_when_there_is_memory() {
     alone(|| {
         const BLOCK: usize = 1 << 20;
@@ -56,7 +55,6 @@ fn an_allocation_that_fails_gets_the_reserve_and_it_is_taken_again_when_there_is
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no processes")]
 fn a_thread_begins_or_is_refused_wherever_the_limit_is() {
     alone(|| {
         assert!(keep_reserves());
@@ -90,12 +88,11 @@ fn a_thread_begins_or_is_refused_wherever_the_limit_is() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no processes")]
 fn a_reserve_is_not_taken_while_a_thread_starts() {
     alone(|| {
         assert!(keep_reserves());
         assert!(THREADS.give_back());
-        let starts = MAPPINGS.write().unwrap();
+        let starts = shm::no_mapping();
         let (taken, is_taken) = std::sync::mpsc::channel();
         let taker = std::thread::spawn(move || taken.send(keep_reserves()));
         let early = is_taken.recv_timeout(Duration::from_millis(300));
@@ -107,7 +104,6 @@ fn a_reserve_is_not_taken_while_a_thread_starts() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no processes")]
 fn threads_begin_while_reserves_are_taken_again() {
     alone(|| {
         assert!(keep_reserves());
@@ -137,7 +133,6 @@ fn threads_begin_while_reserves_are_taken_again() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no processes")]
 fn a_panic_whose_backtrace_finds_no_memory_ends_the_process() {
     let Some(Ended { status, stderr, .. }) = in_a_process_of_its_own(panic_without_memory) else {
         return;
