@@ -174,3 +174,20 @@ fn heartbeats_are_spread_over_one_timeout() {
         "{eighths:?}"
     );
 }
+
+/// RFC9260-8.1-1: once, although the timeouts of its data and of a heartbeat are found expired together.
+#[test]
+fn a_peer_whose_timeouts_expire_together_is_given_up_once() {
+    let (mut script, id) = Script::established(Config {
+        association_max_retrans: 0,
+        ..Config::default()
+    });
+    heartbeat(&mut script);
+    script.post(id, 100);
+    script.one();
+    script.now += Duration::from_secs(60);
+    script.stack.advance(script.now);
+    assert_eq!(script.event(), Event::Failed(Failure::Unreachable));
+    assert_eq!(script.stack.info(id), None);
+    script.nothing();
+}

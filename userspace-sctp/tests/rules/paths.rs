@@ -439,3 +439,26 @@ fn an_address_that_is_claimed_only_is_free_for_its_owner() {
         assert!(to_owner.len() <= 1, "{to_owner:?}");
     }
 }
+
+/// RFC9260-6.4-2, RFC9260-5.4: an answer that waits goes back to where its packet came from, as long as that is this
+/// peer's address: not to who has it now.
+#[test]
+fn answers_do_not_follow_an_address_that_is_withdrawn() {
+    let third: SocketAddr = "198.18.2.2:5001".parse().unwrap();
+    for (from, expected) in [(second(), remote()), (third, third)] {
+        let (mut script, _) = listing(&[address("198.18.1.2"), address("198.18.2.2")]);
+        script.stack.listen(local()).unwrap();
+        script.wait_for(millis(0));
+        let probes = script.sent();
+        let probe = probes.iter().find(|sent| sent.to == third).unwrap();
+        script.peer_from(third, &[Chunk::HeartbeatAck(&heartbeat(probe))]);
+        let info = [0, 1, 0, 8, 1, 2, 3, 4];
+        script.peer_from(from, &[Chunk::Heartbeat(&info)]);
+        // Before it is answered the second address' owner asks for an association.
+        script.peer_from(second(), &[Chunk::Init(init(&[]))]);
+        let sent = script.sent();
+        let is_ack = |sent: &&Sent| sent.chunks().contains(&Chunk::HeartbeatAck(&info));
+        let answered: Vec<_> = sent.iter().filter(is_ack).map(|sent| sent.to).collect();
+        assert_eq!(answered, [expected], "{from}");
+    }
+}

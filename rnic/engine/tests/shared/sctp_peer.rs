@@ -64,6 +64,8 @@ pub struct SctpPeer {
     pub window: u32,
     /// It acknowledges data, and answers heartbeats and a shutdown.
     pub answers: bool,
+    /// It answers nothing to a SHUTDOWN.
+    pub ignores_shutdown: bool,
     cookie: Vec<u8>,
     /// Streams that an INIT or INIT ACK of the node's offers: outbound, inbound.
     pub streams: Vec<(u16, u16)>,
@@ -99,6 +101,7 @@ impl SctpPeer {
             ahead: BTreeSet::new(),
             window: 100_000,
             answers: true,
+            ignores_shutdown: false,
             cookie: Vec::new(),
             streams: Vec::new(),
             heard: Vec::new(),
@@ -314,7 +317,9 @@ impl SctpPeer {
                 cause: causes.iter().next().and_then(|cause| cause.code()),
             },
             Chunk::Shutdown { .. } => {
-                self.answer(Chunk::ShutdownAck);
+                if !self.ignores_shutdown {
+                    self.answer(Chunk::ShutdownAck);
+                }
                 Heard::Shutdown
             }
             Chunk::ShutdownAck => {

@@ -13,6 +13,7 @@ use rnic_proto::Stag;
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
 use crate::random::seeds;
+use crate::sctp_raw::{HOSTILE, OTHER, SctpDuel};
 use crate::side::{LISTENER, SideConfig, pattern};
 use crate::world::World;
 
@@ -500,4 +501,59 @@ fn peers_are_judged_with_each_session() {
     assert!(failed, "{:?}", world.a.events);
     assert!(world.b.counter("peers_refused_listener") > 1);
     transfer(&mut world, &[first], 1);
+}
+
+/// Another association has no place: the program is told so, and the port is free again.
+#[test]
+fn one_that_has_no_place_to_begin_again_ends() {
+    let mut of_a = config();
+    of_a.shard.limits.associations = 2;
+    let mut world = world_of(1, Impairment::NONE, of_a, config());
+    // Its backlog takes the first one.
+    world.b.listen(1, world.now);
+    let first = world.start_connect(MpaOptions::default(), b"");
+    world.run_for(Duration::from_secs(1));
+    let second = world.start_connect(MpaOptions::default(), b"");
+    world.run_for(Duration::from_secs(1));
+    let failed = world.a.client_events().find_map(|event| match event {
+        Event::ConnectFailed {
+            qp,
+            reason,
+            message,
+        } => Some((*qp, *reason, message.clone())),
+        _ => None,
+    });
+    let (qp, reason, message) = failed.expect("a failure");
+    assert_eq!((qp, reason), (second, DisconnectReason::LocalError));
+    assert!(message.contains("again: "), "{message}");
+    assert_eq!(world.a.counter("sessions_begun_again"), 1);
+    assert_eq!(world.a.counter("startup_failed"), 1);
+    disconnect(&mut world, true, first, true);
+    assert_all_gone(&mut world, 2);
+}
+
+/// Only by those that go to the same address and port.
+#[test]
+fn no_association_is_shared_on_the_way_to_another_peer() {
+    let mut duel = SctpDuel::new(config());
+    duel.side.may_share = true;
+    for (at, (who, expected)) in [(HOSTILE, 1), (OTHER, 2), (HOSTILE, 2)]
+        .into_iter()
+        .enumerate()
+    {
+        let SctpDuel { side, peers, now } = &mut duel;
+        let (qp, port) = (side.create_qp(), 7000 + at as u16);
+        let (remote, path) = (peers[who].address(), peers[who].way_to_it());
+        if at < 2 {
+            peers[who].listen_for(side.address.ip(), port);
+        }
+        let mpa = MpaOptions::default();
+        side.connect(qp, port, remote, path, mpa, b"", *now)
+            .unwrap();
+        duel.pump();
+        let levels = duel.side.shard.levels();
+        assert_eq!(levels.associations, expected, "{levels:?}");
+    }
+    let asked = duel.peers.map(|peer| peer.data.len());
+    assert_eq!(asked, [2, 1], "sessions");
 }

@@ -192,21 +192,4 @@ impl StreamSession {
 const _: () = assert!(fpdu::HEADER_LEN == SSN_LEN);
 
 #[cfg(test)]
-mod tests {
-    use rnic_proto::mpa::marker::Markers;
-
-    use super::*;
-
-    #[test]
-    fn the_largest_segment_leaves_room_for_a_sack() {
-        // Packets of 1500 bytes over IPv4 and IPv6, and of the least MTU.
-        for message_max in [1500 - 48, 1500 - 68, 576 - 48] {
-            let mulpdu = fpdu::mulpdu(mss(message_max), Markers::Off);
-            let left = message_max - SSN_LEN - mulpdu;
-            assert!(
-                (SACK_LEN..SACK_LEN + 4).contains(&left),
-                "{left} of {message_max}"
-            );
-        }
-    }
-}
+mod tests;

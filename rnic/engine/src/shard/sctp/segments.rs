@@ -142,4 +142,17 @@ mod tests {
         assert_eq!(segments.clear(), 1);
         assert!(segments.held.is_empty());
     }
+
+    /// What was placed was told as consumed when it came.
+    #[test]
+    fn what_is_cleared_away_counts_as_far_as_it_was_kept() {
+        let mut segments = Segments::default();
+        let placed = Held::Placed {
+            header: [0; DDP_HEADER_MAX],
+            len: 100,
+        };
+        segments.keep(0, placed).unwrap();
+        segments.keep(1, copy(7)).unwrap();
+        assert_eq!(segments.clear(), 1);
+    }
 }

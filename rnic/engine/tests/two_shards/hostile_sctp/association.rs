@@ -305,3 +305,22 @@ fn a_shutdown_before_the_session_leaves_nothing() {
         scene.assert_innocent_unharmed(&name, &[]);
     }
 }
+
+/// RFC 9260 section 9.2: until the peer has answered the SHUTDOWN the association is there, and its port nobody else's.
+/// That is bounded.
+#[test]
+fn a_shutdown_that_is_not_answered_keeps_the_association_for_a_time() {
+    let mut scene = Scene::new();
+    scene.duel.peers[HOSTILE].ignores_shutdown = true;
+    scene.end_session();
+    scene.assert_ended(DisconnectReason::Graceful, "ended");
+    let associations = |scene: &Scene| scene.duel.side.shard.levels().associations;
+    assert!(scene.duel.peers[HOSTILE].heard.contains(&Heard::Shutdown));
+    assert_eq!(associations(&scene), 2);
+    scene.duel.run_for(Duration::from_secs(5));
+    assert_eq!(associations(&scene), 2);
+    scene.duel.run_for(Duration::from_secs(10));
+    let is_abort = |heard: &Heard| matches!(heard, Heard::Abort { .. });
+    assert!(scene.duel.peers[HOSTILE].heard.iter().any(is_abort));
+    scene.assert_innocent_unharmed("a shutdown that is not answered", &[]);
+}

@@ -14,7 +14,7 @@ use crate::sctp_peer::{
     ACCEPT, CONTROL, ENHANCED_ACCEPT, ENHANCED_INITIATE, ENHANCED_REJECT, Heard, INITIATE, REJECT,
     SEGMENT, TERMINATE as END, control, segment,
 };
-use crate::sctp_raw::HOSTILE;
+use crate::sctp_raw::{HOSTILE, SctpDuel};
 use crate::side::SideConfig;
 
 /// Where the hostile peer writes what it may.
@@ -469,4 +469,66 @@ fn a_terminate_in_the_middle_of_a_read_flushes_it() {
     let read = scene.duel.side.completion(OWN_READ).unwrap();
     assert_eq!(read.status, WcStatus::WorkRequestFlushed as u8);
     scene.assert_innocent_unharmed("terminate", &[]);
+}
+
+/// RFC 5040 section 4.8: a Terminate that came before its turn ends the stream when it has its turn, and the session
+/// with it, whoever else is on the association.
+#[test]
+fn a_terminate_that_came_early_ends_the_session_in_its_turn() {
+    let mut scene = Scene::new();
+    let terminate = untagged(UNTAGGED | LAST, TERMINATE, [2, 1, 0], &[0x11, 0, 0, 0]);
+    let write = scene.write(OPEN.0, &[0xaa; PART]);
+    scene.duel.send_segment(HOSTILE, 2, &terminate);
+    assert_eq!(scene.duel.peers[HOSTILE].data, []);
+    scene.duel.send_segment(HOSTILE, 1, &write);
+    let ends = (CONTROL, control(1, END, b""));
+    assert_eq!(scene.duel.peers[HOSTILE].data, [ends]);
+    scene.duel.send(HOSTILE, CONTROL, &control(3, END, b""));
+    let reason = DisconnectReason::TerminateReceived { control: 0x1100 };
+    scene.assert_ended(reason, "terminate");
+    scene.assert_innocent_unharmed("terminate", &[OPEN]);
+}
+
+/// The peer would wait for a Terminate that can't be sent for as long as the association is there.
+#[test]
+fn a_session_whose_terminate_finds_no_frame_ends_with_its_association() {
+    let mut config = SideConfig {
+        frames: 100,
+        ..SideConfig::default()
+    };
+    config.shard.receive_reserve = 0;
+    let mut duel = SctpDuel::new(config);
+    let qp = duel.open(HOSTILE);
+    let mut others = Vec::new();
+    for stream in 1..10 {
+        let initiate = control(0, INITIATE, b"raw");
+        let mut asks = duel.peers[HOSTILE].next_data(CONTROL, &initiate);
+        if let Chunk::Data(data) = &mut asks {
+            data.stream = stream;
+        }
+        duel.send_chunks(HOSTILE, &[asks]);
+        let more = duel.side.create_qp();
+        duel.accept(HOSTILE, more);
+        others.push(more);
+    }
+    // What the peer does not acknowledge has all frames: each session takes half of what there are.
+    duel.peers[HOSTILE].answers = false;
+    for of in others {
+        for id in 0..60 {
+            let remote = (Stag(9), 0);
+            duel.side.push_work(of, WrOpcode::Write, id, 0, remote, 8);
+        }
+        duel.side.ring(of);
+        duel.pump();
+    }
+    assert_eq!(duel.side.shard.levels().frames_free, 0);
+    let command = Command::Disconnect { qp, abort: false };
+    duel.side.shard.execute(command, duel.now).unwrap();
+    duel.pump();
+    let told = duel.side.disconnected(qp);
+    assert_eq!(told, Some(DisconnectReason::LocalError));
+    let levels = duel.side.shard.levels();
+    assert_eq!((levels.associations, levels.frames_free), (0, 100));
+    let aborted = Heard::Abort { cause: Some(12) };
+    assert!(duel.peers[HOSTILE].heard.contains(&aborted));
 }
