@@ -10,14 +10,15 @@ use userspace_net::{Endpoint, FourTuple, checksum};
 use userspace_tcp::{IcmpError, SeqNum};
 
 use super::{
-    FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET, IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT,
-    Protocol, SCTP_HEADER, UDP_HEADER,
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, FRAGMENT_HEADER, IPV4_HEADER, IPV4_OFFSET,
+    IPV6_HEADER, IPV6_OFFSET, PROTOCOL_FRAGMENT, Protocol, SCTP_HEADER, UDP_HEADER,
 };
 
 #[cfg(test)]
 mod tests;
 
 const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Bytes before what is quoted, in both versions.
 const ICMP_HEADER: usize = 8;
@@ -152,6 +153,19 @@ pub fn parse_icmpv6(message: &[u8]) -> Option<IcmpReport> {
         bytes: quoted.get(header..)?,
     };
     report(source.into(), destination.into(), &what, error)
+}
+
+/// Reads a frame with an error, of a link that brings none but those that it was told of by the host's kernel. None as
+/// in [`parse_icmp`], and when the frame has something else.
+pub fn parse_icmp_frame(frame: &[u8]) -> Option<IcmpReport> {
+    let (link, packet) = frame.split_at_checked(ETHERNET_HEADER)?;
+    match u16::from_be_bytes(array(link, ETHERNET_HEADER - 2)?) {
+        ETHERTYPE_IPV4 => parse_icmp(packet),
+        ETHERTYPE_IPV6 if array(packet, 6)? == [PROTOCOL_ICMPV6] => {
+            parse_icmpv6(packet.get(IPV6_HEADER..)?)
+        }
+        _ => None,
+    }
 }
 
 /// A packet's first bytes behind the IP header, eight at least (RFC 792).

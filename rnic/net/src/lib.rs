@@ -45,7 +45,7 @@ use std::net::IpAddr;
 pub use emit::{Payload, emit, write_segment, write_udp};
 pub use flow::{Flow, flow};
 pub use fragment::{Fragments, Identification};
-pub use icmp::{IcmpReport, Quoted, parse_icmp, parse_icmpv6};
+pub use icmp::{IcmpReport, Quoted, parse_icmp, parse_icmp_frame, parse_icmpv6};
 pub use ipsec::{IpsecAction, IpsecDirection, IpsecPolicies, IpsecPolicy, PortSelector};
 pub use parse::{Checksum, DropReason, Received, parse, parse_parts};
 pub use peers::{AllowList, ListOwner, PeerRules};

@@ -91,7 +91,8 @@ pub enum Checksum {
     /// a device without a wire, such as a veth, passes it on so. Its bytes have not been on a wire. Of a segment
     /// in several slices this is looked at first.
     VerifyOrPartial,
-    /// It is not looked at: the segment has not left this process's memory.
+    /// It is not looked at, and of UDP it may be missing: the segment has not left this process's memory, or the host's
+    /// kernel has seen that it was right.
     Unnecessary,
 }
 
@@ -129,7 +130,7 @@ pub fn parse_parts<'a>(
     let several = ip.data.end > end;
     let rest = within(rest, ip.data.end - end);
     let udp = match ip.protocol {
-        Protocol::Udp => Some(Udp::parse(segment, &ip)?),
+        Protocol::Udp => Some(Udp::parse(segment, &ip, checksum)?),
         Protocol::Tcp | Protocol::Sctp => None,
     };
     let unverified = match ip.protocol {
@@ -193,14 +194,14 @@ struct Udp {
 }
 
 impl Udp {
-    fn parse(packet: &[u8], ip: &Ip) -> Result<Self, DropReason> {
+    fn parse(packet: &[u8], ip: &Ip, checksum: Checksum) -> Result<Self, DropReason> {
         let word = |at| array(packet, at).map(u16::from_be_bytes);
         // Nobody has bytes behind an SCTP packet that are not its.
         if usize::from(word(4)?) != ip.data.len() {
             return Err(DropReason::Truncated);
         }
         let has_checksum = word(UDP_CHECKSUM_OFFSET)? != 0;
-        if !has_checksum && ip.source.is_ipv6() {
+        if !has_checksum && ip.source.is_ipv6() && checksum != Checksum::Unnecessary {
             return Err(DropReason::UdpChecksum);
         }
         Ok(Self {

@@ -397,6 +397,20 @@ fn damage_in_udp_is_found_and_ipv4_alone_may_go_without_a_checksum() {
     }
 }
 
+#[test]
+fn where_the_kernel_has_seen_the_checksum_udp_may_go_without_over_both_families() {
+    for v6 in [false, true] {
+        let tuple = tuple(v6);
+        let mut frame = in_udp(&tuple, UDP_PORTS, &sctp_packet(&tuple, b"data"));
+        let udp = path(None).headers_len(tuple.remote.addr);
+        frame[udp + 6..udp + 8].fill(0);
+        let defaults = PathDefaults::new(1500);
+        let parsed = |how| parse_parts(&frame, std::iter::empty(), &defaults, how);
+        assert!(parsed(Checksum::Unnecessary).is_ok());
+        assert_eq!(parsed(Checksum::Verify).is_ok(), !v6);
+    }
+}
+
 /// RFC 768: a computed checksum of zero is sent as all ones.
 #[test]
 fn a_udp_checksum_is_never_zero() {

@@ -1,4 +1,4 @@
-//! The ports of a device's shard: its interface's queues, and its ends of internal links.
+//! The ports of a device's shard: its interface's queues or UDP sockets, and its ends of internal links.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,26 +8,26 @@ use crate::internal_port::InternalPort;
 use crate::packet::Packet;
 use crate::pool::FramePool;
 use crate::port::{Port, PortStatistics};
+use crate::udp_port::UdpPort;
 use crate::umem::Umem;
 
-/// A port of either kind; `Q` is a queue of the interface.
+/// A port of any kind; `Q` is a queue of the interface.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a device has few of them, which stay where they are, and mostly queues"
-)]
 pub enum DevicePort<Q> {
     Queue(Q),
     /// A link to another device of this process.
     Internal(InternalPort),
+    /// A socket in the interface's stead.
+    Udp(UdpPort),
 }
 
 /// The same of whichever it is.
-macro_rules! either {
+macro_rules! any {
     ($self:expr, $port:ident => $call:expr) => {
         match $self {
             DevicePort::Queue($port) => $call,
             DevicePort::Internal($port) => $call,
+            DevicePort::Udp($port) => $call,
         }
     };
 }
@@ -35,12 +35,12 @@ macro_rules! either {
 impl<Q: Port> Port for DevicePort<Q> {
     #[inline]
     fn umem(&self) -> &Umem {
-        either!(self, port => port.umem())
+        any!(self, port => port.umem())
     }
 
     #[inline]
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Packet>, max: usize) -> usize {
-        either!(self, port => port.receive(pool, out, max))
+        any!(self, port => port.receive(pool, out, max))
     }
 
     #[inline]
@@ -51,58 +51,63 @@ impl<Q: Port> Port for DevicePort<Q> {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> usize {
-        either!(self, port => port.receive_within(looks, pool, out, max))
+        any!(self, port => port.receive_within(looks, pool, out, max))
     }
 
     #[inline]
     fn transmit_room(&mut self) -> usize {
-        either!(self, port => port.transmit_room())
+        any!(self, port => port.transmit_room())
     }
 
     #[inline]
     fn transmit(&mut self, frame: Frame, cookie: u64) -> Result<(), Frame> {
-        either!(self, port => port.transmit(frame, cookie))
+        any!(self, port => port.transmit(frame, cookie))
     }
 
     #[inline]
     fn flush(&mut self) -> Result<(), XskError> {
-        either!(self, port => port.flush())
+        any!(self, port => port.flush())
     }
 
     #[inline]
     fn unsent(&mut self) -> usize {
-        either!(self, port => port.unsent())
+        any!(self, port => port.unsent())
     }
 
     fn copy_transmitted(&self, index: usize, pool: &mut FramePool) -> Option<Frame> {
-        either!(self, port => port.copy_transmitted(index, pool))
+        any!(self, port => port.copy_transmitted(index, pool))
     }
 
     #[inline]
     fn completed(&mut self) -> Option<(Frame, u64)> {
-        either!(self, port => port.completed())
+        any!(self, port => port.completed())
     }
 
     #[inline]
     fn refill(&mut self, pool: &mut FramePool) {
-        either!(self, port => port.refill(pool));
+        any!(self, port => port.refill(pool));
     }
 
     fn prepare_sleep(&mut self, pool: &mut FramePool) {
-        either!(self, port => port.prepare_sleep(pool));
+        any!(self, port => port.prepare_sleep(pool));
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        either!(self, port => port.poll_fd())
+        any!(self, port => port.poll_fd())
     }
 
     #[inline]
     fn frame_capacity(&self) -> usize {
-        either!(self, port => port.frame_capacity())
+        any!(self, port => port.frame_capacity())
+    }
+
+    #[inline]
+    fn is_of_kernel(&self) -> bool {
+        any!(self, port => port.is_of_kernel())
     }
 
     fn statistics(&self) -> PortStatistics {
-        either!(self, port => port.statistics())
+        any!(self, port => port.statistics())
     }
 
     fn of_internal(end: InternalPort) -> Option<Self> {
@@ -110,6 +115,6 @@ impl<Q: Port> Port for DevicePort<Q> {
     }
 
     fn internal(&mut self) -> Option<&mut InternalPort> {
-        either!(self, port => port.internal())
+        any!(self, port => port.internal())
     }
 }

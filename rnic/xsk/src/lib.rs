@@ -4,10 +4,10 @@
 //! the pool. Whoever has the `Frame` has the bytes; using a frame twice does not compile. An Ethernet
 //! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of bytes over several
 //! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue
-//! ([`XskPort`]), one end of a link between two devices of one process ([`InternalPort`]), one of either
-//! ([`DevicePort`]), or one end of a link in memory for tests ([`MemoryPort`]).
+//! ([`XskPort`]), a UDP socket ([`UdpPort`]), one end of a link between two devices of one process
+//! ([`InternalPort`]), one of these ([`DevicePort`]), or one end of a link in memory for tests ([`MemoryPort`]).
 //!
-//! `unsafe` is allowed only in `umem`, in `prefetch` and in `xsk_port`'s `open`, `options` and `rings`,
+//! `unsafe` is allowed only in `umem`, in `prefetch`, in `xsk_port`'s `open`, `options` and `rings`, and in `udp_port`'s `sys`,
 //! each with its invariant at the top.
 //!
 //! ```
@@ -45,6 +45,7 @@ mod port;
 pub mod prefetch;
 mod send_queue;
 mod sync;
+mod udp_port;
 #[allow(unsafe_code)]
 mod umem;
 mod xsk_port;
@@ -60,6 +61,7 @@ pub use packet::Packet;
 pub use passes::Passes;
 pub use pool::FramePool;
 pub use port::{Port, PortStatistics};
+pub use udp_port::{LINK_ADDRESS, UdpPort};
 pub use umem::{
     CHUNK_HEADROOM, CHUNKS_MAX, ChunkSize, HugePages, MAX_FRAMES, PageKind, Umem, UmemConfig,
 };

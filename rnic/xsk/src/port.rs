@@ -77,6 +77,12 @@ pub trait Port {
     /// The most bytes of one Ethernet frame, without FCS.
     fn frame_capacity(&self) -> usize;
 
+    /// Whether what it gives came through the kernel's IP and UDP: their checksums were found right, and what is told
+    /// about packets that were sent comes as packets of ICMP.
+    fn is_of_kernel(&self) -> bool {
+        false
+    }
+
     /// What was counted so far.
     fn statistics(&self) -> PortStatistics;
 

@@ -71,6 +71,17 @@ impl SendQueue {
         Ok(())
     }
 
+    /// The frames that were not sent yet, oldest first.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &[u8]> {
+        self.queued.iter().map(|(frame, _)| self.umem.bytes(frame))
+    }
+
+    /// So many of them, the oldest, are sent or lost.
+    pub(crate) fn done(&mut self, count: usize) {
+        let count = count.min(self.queued.len());
+        self.done.extend(self.queued.drain(..count));
+    }
+
     /// Has the queued frames sent, oldest first, until one has to wait.
     pub(crate) fn flush(
         &mut self,

@@ -24,6 +24,12 @@ impl<P: Port> Datapath<P> {
         port < self.interface_ports
     }
 
+    /// Whether what comes by a port came through the kernel's IP and UDP ([`Port::is_of_kernel`]).
+    #[inline]
+    pub fn is_of_kernel(&self, port: usize) -> bool {
+        self.ports.get(port).is_some_and(Port::is_of_kernel)
+    }
+
     /// Whether a connection's frames go over the interface: so its path may move, and its peer be doubted.
     pub fn goes_over_interface(&self, conn: &Conn) -> bool {
         self.is_of_interface(conn.port())

@@ -169,6 +169,10 @@ impl Rx {
                 self.merge(context, Headers::Parsed(&mut head), segment);
             }
             Some(Arrived::Packet(received, packet)) => context.receive_packet(packet, &received),
+            Some(Arrived::Error(report)) => {
+                let RxContext { dp, tx, ctl, .. } = context;
+                ctl.icmp_errors(dp, tx, &[report]);
+            }
             None => {}
         }
     }

@@ -282,6 +282,29 @@ fn a_first_fragment_of_ours_has_the_ports_and_a_later_one_has_not() {
 }
 
 #[test]
+fn an_error_in_a_frame_is_what_it_is_without_and_nothing_else_is_one() {
+    let v4 = error_v4(too_big_v4(1400), &sctp_v4(1));
+    let mut frame = vec![0; 12];
+    frame.extend([0x08, 0x00]);
+    frame.extend(&v4);
+    assert!(parse_icmp(&v4).is_some());
+    assert_eq!(parse_icmp_frame(&frame), parse_icmp(&v4));
+    let v6 = error_v6(Icmpv6Type::PacketTooBig { mtu: 1400 }, &sctp_v6(1));
+    let mut frame = vec![0; 12];
+    frame.extend([0x86, 0xdd]);
+    let mut header = [0; IPV6_HEADER];
+    header[6] = 58;
+    frame.extend(header);
+    frame.extend(&v6);
+    assert!(parse_icmpv6(&v6).is_some());
+    assert_eq!(parse_icmp_frame(&frame), parse_icmpv6(&v6));
+    // UDP with the same bytes.
+    frame[14 + 6] = 17;
+    assert_eq!(parse_icmp_frame(&frame), None);
+    assert_eq!(parse_icmp_frame(&frame[..10]), None);
+}
+
+#[test]
 fn what_is_no_error_about_a_segment_of_ours_is_left_out() {
     let echo = etherparse::IcmpEchoHeader { id: 1, seq: 1 };
     assert_eq!(

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use rnic_net::{
-    Checksum, DropReason, HeaderPrediction, Match, PredictedFields, Protocol, Reassembly,
-    ReassemblyCounters, Received,
+    Checksum, DropReason, HeaderPrediction, IcmpReport, Match, PredictedFields, Protocol,
+    Reassembly, ReassemblyCounters, Received,
 };
 use rnic_proto::crc::RESIDUE;
 use rnic_xsk::{Frame, Packet, Port};
@@ -32,6 +32,8 @@ pub(super) struct Predicted {
 pub(super) enum Arrived {
     Segment(Head, RxSegment),
     Packet(Received, Packet),
+    /// Of a port that gives what came through the kernel: what this was told about a packet that was sent.
+    Error(IcmpReport),
 }
 
 /// What a packet's headers say, and the offset of a segment's payload.
@@ -108,11 +110,17 @@ impl Classifier {
                 }
                 Err(reason) => reason,
             };
-            if let Some(reason) = reason {
+            let error = match reason {
+                Some(DropReason::OtherProtocol) if dp.is_of_kernel(port) => {
+                    rnic_net::parse_icmp_frame(dp.frames.umem.bytes(packet.first()))
+                }
+                _ => None,
+            };
+            if let (None, Some(reason)) = (&error, reason) {
                 dp.counters.count_unusable(reason);
             }
             dp.frames.pool.free_packet(packet);
-            return None;
+            return error.map(Arrived::Error);
         }
     }
 
@@ -228,6 +236,7 @@ impl<P: Port> Datapath<P> {
         let defaults = self.path_defaults(port);
         let checksum = match port {
             LOOPBACK => Checksum::Unnecessary,
+            _ if self.is_of_kernel(port) => Checksum::Unnecessary,
             _ if self.is_of_interface(port) => Checksum::VerifyOrPartial,
             _ => Checksum::Verify,
         };
