@@ -2,147 +2,13 @@ use std::time::Duration;
 
 use userspace_sctp::cause::{Cause, Causes};
 use userspace_sctp::chunk::Chunk;
-use userspace_sctp::{Config, Event, Failure, Outgoing, PostError, State};
+use userspace_sctp::{Config, Event, Failure, State};
 
-use crate::script::{PEERS_TAG, PEERS_TSN, Script, WINDOW, causes, data, remote};
+use crate::script::{PEERS_TAG, Script, WINDOW, causes, remote};
 
 fn shutdown(script: &Script, acknowledged: u32) -> Chunk<'static> {
     let cumulative = script.tsn.plus(acknowledged).previous();
     Chunk::Shutdown { cumulative }
-}
-
-fn post_error(script: &mut Script, id: userspace_sctp::AssocId) -> Option<PostError> {
-    let outgoing = Outgoing {
-        stream: 0,
-        protocol: 0,
-        buffer: vec![1],
-    };
-    let posted = script.stack.post(script.now, id, outgoing);
-    posted.err().map(|refused| refused.error)
-}
-
-/// RFC9260-9.2-1, RFC9260-9.2-19, RFC9260-9.2-22, RFC9260-9.2-23, RFC9260-8.5.1-8.
-#[test]
-fn a_close_waits_for_acknowledgments_and_ends_in_peace() {
-    let (mut script, id) = Script::established(Config::default());
-    script.post(id, 100);
-    script.sent();
-    assert!(script.stack.close(script.now, id));
-    assert_eq!(script.state(id), State::ShutdownPending);
-    assert_eq!(post_error(&mut script, id), Some(PostError::ShuttingDown));
-    script.nothing();
-    script.peer(&[Chunk::Data(data(0, b"a"))]);
-    script.sent();
-    script.sack(1, WINDOW, &[]);
-    assert_eq!(script.state(id), State::ShutdownSent);
-    assert_eq!(
-        script.one().only(),
-        Chunk::Shutdown {
-            cumulative: PEERS_TSN
-        }
-    );
-    script.peer(&[Chunk::ShutdownAck]);
-    assert_eq!(script.event(), Event::Closed);
-    let sent = script.one();
-    assert_eq!(sent.only(), Chunk::ShutdownComplete { reflected: false });
-    assert_eq!(sent.tag(), PEERS_TAG);
-    assert_eq!(script.stack.info(id), None);
-    assert!(!script.stack.close(script.now, id));
-    // RFC9260-8.4-6: the SHUTDOWN COMPLETE was lost.
-    script.peer(&[Chunk::ShutdownAck]);
-    let sent = script.one();
-    assert_eq!(sent.only(), Chunk::ShutdownComplete { reflected: true });
-    assert_eq!(sent.tag(), script.tag);
-}
-
-/// RFC9260-4-10, RFC9260-4-11, RFC9260-9.2-9, RFC9260-9.2-15, RFC9260-9.2-21.
-#[test]
-fn a_shutdown_of_the_peer_waits_for_what_was_posted() {
-    let (mut script, id) = Script::established(Config::default());
-    script.post(id, 100);
-    script.post(id, 1400);
-    script.sent();
-    script.peer(&[shutdown(&script, 1)]);
-    assert_eq!(script.event(), Event::PeerClosed);
-    assert_eq!(script.state(id), State::ShutdownReceived);
-    assert_eq!(script.info(id).flight, 1416);
-    assert_eq!(post_error(&mut script, id), Some(PostError::ShuttingDown));
-    script.nothing();
-    script.wait();
-    assert_eq!(script.one().data(script.tsn), [1], "data is sent again");
-    script.peer(&[Chunk::Data(data(0, b"late"))]);
-    script.nothing();
-    assert!(script.shown.is_empty(), "RFC9260-6-4");
-    script.sack(2, WINDOW, &[]);
-    assert_eq!(script.one().only(), Chunk::ShutdownAck);
-    let refused = post_error(&mut script, id);
-    assert_eq!(refused, Some(PostError::ShuttingDown), "RFC9260-4-12");
-    // RFC9260-9.2-16.
-    script.wait();
-    assert_eq!(script.one().only(), Chunk::ShutdownAck);
-    script.peer(&[Chunk::ShutdownComplete { reflected: false }]);
-    assert_eq!(script.event(), Event::Closed);
-    script.nothing();
-    assert_eq!(script.stack.info(id), None);
-}
-
-/// RFC9260-4-9, RFC9260-9.2-2, RFC9260-9.2-7, RFC9260-9.2-10, RFC9260-9.2-11.
-#[test]
-fn data_that_comes_after_our_shutdown_is_answered_by_it() {
-    let (mut script, id) = Script::established(Config::default());
-    script.stack.close(script.now, id);
-    script.sent();
-    script.wait();
-    assert!(matches!(script.one().only(), Chunk::Shutdown { .. }));
-    assert_eq!(script.info(id).errors, 1);
-    script.peer(&[Chunk::Data(data(1, b"b"))]);
-    let sent = script.one();
-    let [Chunk::Sack(sack), Chunk::Shutdown { cumulative }] = sent.chunks()[..] else {
-        panic!("{:?}", sent.chunks());
-    };
-    assert_eq!(sack.blocks().count(), 1);
-    assert_eq!(cumulative, PEERS_TSN.previous());
-    assert_eq!((script.info(id).errors, &script.shown[..]), (0, &b"b"[..]));
-}
-
-/// RFC9260-9.2-27, RFC9260-9.2-28.
-#[test]
-fn when_both_close_both_end() {
-    let (mut script, id) = Script::established(Config::default());
-    script.stack.close(script.now, id);
-    script.sent();
-    script.peer(&[shutdown(&script, 0)]);
-    assert_eq!(script.state(id), State::ShutdownAckSent);
-    assert_eq!(script.one().only(), Chunk::ShutdownAck);
-    script.peer(&[Chunk::ShutdownAck]);
-    assert_eq!(
-        script.one().only(),
-        Chunk::ShutdownComplete { reflected: false }
-    );
-    assert_eq!(script.event(), Event::Closed);
-}
-
-/// RFC9260-9.2-5, RFC9260-9.2-6.
-#[test]
-fn a_shutdown_that_is_not_answered_is_given_up() {
-    let (mut script, id) = Script::established(Config::default());
-    script.stack.close(script.now, id);
-    let mut sent = script.sent().len();
-    while script.stack.next_deadline().is_some() {
-        script.wait();
-        sent += script.sent().len();
-    }
-    assert!(sent > 5, "{sent}");
-    let Event::Failed(failure) = last_event(&mut script) else {
-        panic!("no failure");
-    };
-    // T2 backs off to more than T5 allows in all.
-    assert_eq!(failure, Failure::ShutdownTimedOut);
-}
-
-fn last_event(script: &mut Script) -> Event {
-    let events = std::iter::from_fn(|| script.stack.poll_event());
-    events.last().expect("an event").1
 }
 
 /// RFC9260-9.2-12 to RFC9260-9.2-14: whatever the peer sends.
@@ -264,35 +130,6 @@ fn an_association_that_is_not_established_is_gone_at_once() {
     script.stack.close(script.now, id);
     assert_eq!(script.one().abort().1.unwrap().code(), Some(12));
     script.no_event();
-}
-
-/// RFC9260-9.2-5, RFC9260-9.2-6, RFC9260-9.2-17, RFC9260-9.2-18, RFC9260-9.2-3.
-#[test]
-fn shutdowns_are_sent_again_as_often_as_the_association_allows() {
-    for is_ours in [true, false] {
-        let (mut script, id) = Script::established(Config {
-            association_max_retrans: 3,
-            path_max_retrans: 3,
-            ..Config::default()
-        });
-        match is_ours {
-            true => assert!(script.stack.close(script.now, id)),
-            false => script.peer(&[shutdown(&script, 0)]),
-        }
-        for expected in [1, 2, 4] {
-            assert_eq!(script.sent().len(), 1);
-            let before = script.now;
-            script.wait();
-            let waited = script.now.saturating_duration_since(before);
-            assert_eq!(waited, Duration::from_secs(expected));
-        }
-        let sent = script.one();
-        assert_eq!(matches!(sent.only(), Chunk::Shutdown { .. }), is_ours);
-        script.wait();
-        script.nothing();
-        assert_eq!(last_event(&mut script), Event::Failed(Failure::Unreachable));
-        assert_eq!(script.stack.info(id), None);
-    }
 }
 
 /// RFC9260-9.2-8.

@@ -112,57 +112,6 @@ fn what_went_with_a_lost_or_stale_cookie_goes_again_when_the_association_is_esta
     }
 }
 
-/// RFC9260-5.1: what comes with a cookie is the new association's.
-#[test]
-fn data_with_a_cookie_is_shown() {
-    let mut script = Script::new(Config::default());
-    script.stack.listen(crate::script::local()).unwrap();
-    script.peer(&[Chunk::Init(init(&[]))]);
-    let answer = script.one();
-    let Chunk::InitAck(ack) = answer.only() else {
-        panic!("{answer:?}");
-    };
-    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-        Parameter::StateCookie(cookie) => Some(cookie),
-        _ => None,
-    });
-    script.tag = ack.tag;
-    let data = crate::script::data(0, &[6]);
-    script.peer(&[Chunk::CookieEcho(cookie.unwrap()), Chunk::Data(data)]);
-    assert!(matches!(script.event(), Event::Incoming(_)));
-    assert_eq!(script.shown, [6]);
-    assert_eq!(script.sent()[0].chunks()[0], Chunk::CookieAck);
-}
-
-/// RFC9260-4-3 to RFC9260-4-8: both timers double, and end after 8 retransmissions.
-#[test]
-fn inits_and_cookies_are_sent_again_until_there_were_too_many() {
-    for echoed in [false, true] {
-        let mut script = Script::new(Config::default());
-        let id = script.connect();
-        if echoed {
-            script.init_ack();
-        }
-        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let before = script.now;
-            script.wait();
-            assert_eq!(
-                script.now.saturating_duration_since(before),
-                Duration::from_secs(expected)
-            );
-            let sent = script.one();
-            match sent.only() {
-                Chunk::Init(init) => assert!(!echoed && init.tag == script.tag),
-                chunk => assert!(echoed && chunk == Chunk::CookieEcho(COOKIE)),
-            }
-        }
-        script.wait();
-        script.nothing();
-        assert_eq!(script.event(), Event::Failed(Failure::SetupTimedOut));
-        assert_eq!(script.stack.info(id), None);
-    }
-}
-
 /// RFC9260-5.1.4-1, RFC9260-3.3.11-2, RFC9260-3.3.3-4, RFC9260-5.1.1-2.
 #[test]
 fn an_init_ack_is_answered_by_its_cookie() {
@@ -370,28 +319,6 @@ fn a_listener_keeps_nothing_until_its_cookie_comes_back() {
     assert_eq!(causes.iter().next(), Some(Cause::StaleCookie(second)));
 }
 
-/// RFC9260-5.1-15: there is no room.
-#[test]
-fn a_cookie_without_room_for_its_association_is_refused() {
-    let mut script = Script::new(Config {
-        associations: 0,
-        ..Config::default()
-    });
-    script.stack.listen(crate::script::local()).unwrap();
-    script.peer(&[Chunk::Init(init(&[]))]);
-    let sent = script.one();
-    let Chunk::InitAck(ack) = sent.only() else {
-        panic!("{sent:?}");
-    };
-    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
-        panic!("{ack:?}");
-    };
-    script.tag = ack.tag;
-    script.peer(&[Chunk::CookieEcho(cookie)]);
-    assert_eq!(script.one().abort(), (false, Some(Cause::OutOfResource)));
-    assert_eq!(script.stack.counters().associations_refused, 1);
-}
-
 /// The second one has the place of the first in all tables.
 #[test]
 fn an_association_in_the_place_of_one_that_is_gone_sends_its_init() {
@@ -400,18 +327,6 @@ fn an_association_in_the_place_of_one_that_is_gone_sends_its_init() {
     script.stack.abort(script.now, first.unwrap(), b"");
     script.connect();
     script.nothing();
-}
-
-/// RFC9260-8.5.1-11, RFC9260-3.2.2-4.
-#[test]
-fn a_cookie_echo_has_the_tag_of_the_init_ack() {
-    let mut script = Script::new(Config::default());
-    script.connect();
-    let parameters = parameters(&[Parameter::StateCookie(COOKIE)]);
-    script.peer(&[Chunk::InitAck(init(&parameters))]);
-    let sent = script.one();
-    assert_eq!(sent.tag(), PEERS_TAG);
-    assert_eq!(sent.only(), Chunk::CookieEcho(COOKIE));
 }
 
 /// RFC9260-3.2.2-3, RFC9260-5.1-7: nothing goes before the COOKIE ACK.

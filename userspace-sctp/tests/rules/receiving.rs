@@ -3,7 +3,7 @@ use userspace_sctp::chunk::{Chunk, Data, GapBlock, Report};
 use userspace_sctp::inbound::reassembly::FRAGMENTS_MAX;
 use userspace_sctp::{Config, Event, Failure};
 
-use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, causes, data, error, micros, millis};
+use crate::script::{PEERS_TAG, PEERS_TSN, Script, Sent, data, micros, millis};
 
 /// What a SACK says: chunks up to the cumulative TSN, window, blocks, duplicates.
 fn sack(sent: &Sent) -> (u32, u32, Vec<(u16, u16)>, usize) {
@@ -77,24 +77,6 @@ fn in_a_fast_stream_a_sack_waits_for_company() {
     assert_eq!(sack(&script.one()).0, 9 + 64 + 4);
 }
 
-/// RFC9260-6.7-1, RFC9260-6.2-21, RFC9260-6.2-23, RFC9260-7.2.4-1: and each message is shown once, at once.
-#[test]
-fn gaps_and_duplicates_are_told_at_once() {
-    let (mut script, _) = Script::established(Config::default());
-    script.peer(&[Chunk::Data(data(0, b"a"))]);
-    script.sent();
-    script.peer(&[Chunk::Data(data(2, b"c"))]);
-    assert_eq!(sack(&script.one()).2, [(2, 2)]);
-    script.peer(&[Chunk::Data(data(2, b"c"))]);
-    assert_eq!(sack(&script.one()).3, 1);
-    script.peer(&[Chunk::Data(data(1, b"b"))]);
-    let (cumulative, _, blocks, duplicates) = sack(&script.one());
-    assert_eq!((cumulative, blocks.len(), duplicates), (3, 0, 0));
-    script.peer(&[Chunk::Data(data(0, b"a"))]);
-    assert_eq!(sack(&script.one()).3, 1, "without a gap, too");
-    assert_eq!(script.shown, b"acb");
-}
-
 /// RFC9260-6.1-21: a SACK goes along with data.
 #[test]
 fn a_sack_that_may_wait_goes_with_data() {
@@ -111,22 +93,6 @@ fn a_sack_that_may_wait_goes_with_data() {
     script.now += millis(300);
     script.stack.advance(script.now);
     script.nothing();
-}
-
-/// RFC9260-6.5-2, RFC9260-6.5-3.
-#[test]
-fn data_of_a_stream_that_there_is_not_is_acknowledged_and_dropped() {
-    let (mut script, _) = Script::established(Config::default());
-    let wrong = Data {
-        stream: 10,
-        ..data(0, b"a")
-    };
-    script.peer(&[Chunk::Data(wrong)]);
-    let sent = script.one();
-    let causes = causes(&[Cause::InvalidStream(10)]);
-    assert!(sent.chunks().contains(&error(&causes)));
-    assert_eq!(sack(&sent).0, 1);
-    assert!(script.shown.is_empty());
 }
 
 /// RFC9260-6.2-36; and what this stack does not take.
@@ -149,25 +115,6 @@ fn empty_and_ordered_data_ends_the_association() {
         ));
         assert_eq!(script.stack.info(id), None);
     }
-}
-
-/// RFC9260-6.9-1, RFC9260-6.9-15.
-#[test]
-fn fragments_are_shown_when_they_are_whole() {
-    let (mut script, id) = Script::established(Config::default());
-    let part = |number, begin, end| {
-        Chunk::Data(Data {
-            begin,
-            end,
-            ..data(number, b"xy")
-        })
-    };
-    script.peer(&[part(2, false, true)]);
-    script.peer(&[part(0, true, false)]);
-    assert!(script.shown.is_empty());
-    script.peer(&[part(1, false, false)]);
-    assert_eq!(script.shown, b"x");
-    assert_eq!(script.info(id).held, 6);
 }
 
 /// RFC9260-6.2-2, RFC9260-6.2-4, RFC9260-6.2-5, RFC9260-6.2-11, RFC9260-6.2-25.
@@ -216,37 +163,6 @@ fn unknown_chunks_of_any_length_are_reported() {
         };
         assert!(whole.starts_with(quoted), "{len}");
         assert!(quoted.len() >= len.min(1300), "{len}: {}", quoted.len());
-    }
-}
-
-/// RFC9260-3.2-1 and following: the two highest bits.
-#[test]
-fn unknown_chunks_are_reported_as_they_ask() {
-    let (mut script, _) = Script::established(Config::default());
-    for (kind, report, is_told, goes_on) in [
-        (0x3f, Report::Stop, false, false),
-        (0x7f, Report::StopAndReport, true, false),
-        (0xbf, Report::Skip, false, true),
-        (0xff, Report::SkipAndReport, true, true),
-    ] {
-        let whole = [kind, 0, 0, 6, 1, 2];
-        let unknown = Chunk::Unknown {
-            report,
-            whole: &whole,
-        };
-        script.peer(&[unknown, Chunk::Heartbeat(b"beat")]);
-        let causes = causes(&[Cause::UnrecognizedChunk(&whole)]);
-        let expected = [
-            (is_told, error(&causes)),
-            (goes_on, Chunk::HeartbeatAck(b"beat")),
-        ];
-        let expected = expected.iter().filter(|(is_there, _)| *is_there);
-        let expected: Vec<_> = expected.map(|(_, chunk)| *chunk).collect();
-        // RFC9260-12.4-2: in one packet.
-        let sent = script.sent();
-        assert!(sent.len() <= 1);
-        let found = sent.first().map(Sent::chunks).unwrap_or_default();
-        assert_eq!(found, expected, "{kind:#x}");
     }
 }
 

@@ -99,39 +99,6 @@ fn probes_back_off_while_the_window_stays_closed() {
     assert_eq!(next(&mut script).0, 1, "a window that closes anew");
 }
 
-/// RFC9260-8.1-3, RFC9260-8.1-4, RFC9260-8.2-2.
-#[test]
-fn a_peer_that_acknowledges_nothing_is_given_up() {
-    let (mut script, id) = Script::established(Config {
-        heartbeat_interval: None,
-        ..Config::default()
-    });
-    script.post(id, 100);
-    script.sent();
-    for _ in 0..5 {
-        script.wait();
-        assert_eq!(numbers(&mut script), [[0]]);
-    }
-    script.no_event();
-    script.wait();
-    assert_eq!(
-        script.event(),
-        Event::PathDown {
-            remote: remote().ip()
-        }
-    );
-    for _ in 0..4 {
-        script.wait();
-    }
-    script.no_event();
-    script.sent();
-    script.wait();
-    assert_eq!(script.event(), Event::Failed(Failure::Unreachable));
-    assert!(script.stack.poll_released().is_some());
-    assert_eq!(script.stack.info(id), None);
-    script.nothing();
-}
-
 /// RFC9260-8.2-3.
 #[test]
 fn a_path_that_was_down_is_up_with_the_first_answer() {

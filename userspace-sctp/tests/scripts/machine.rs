@@ -23,6 +23,7 @@ struct Machine {
     sent: VecDeque<(Instant, u32, Vec<Said>)>,
     events: VecDeque<(Instant, &'static str)>,
     shown: usize,
+    released: usize,
 }
 
 /// A script from its file.
@@ -54,6 +55,7 @@ pub fn run_text(home: &Path, text: &str) -> Result<(), String> {
         sent: VecDeque::new(),
         events: VecDeque::new(),
         shown: 0,
+        released: 0,
     };
     for (place, line) in &lines {
         if !line.starts_with("config ") {
@@ -250,6 +252,9 @@ impl Machine {
                 format!("{}/{}", agreed.outbound_streams, agreed.inbound_streams)
             }),
             "errors" => info.map_or("none".to_owned(), |info| info.errors.to_string()),
+            "flight" => info.map_or("none".to_owned(), |info| info.flight.to_string()),
+            "released" => self.released.to_string(),
+            "refused" => self.stack.counters().associations_refused.to_string(),
             _ => return Err(format!("unknown question {name}")),
         };
         match found == value {
@@ -349,7 +354,7 @@ impl Machine {
             self.id = Some(id);
             self.events.push_back((self.now, name));
         }
-        while self.stack.poll_released().is_some() {}
+        self.released += std::iter::from_fn(|| self.stack.poll_released()).count();
         let mut out = [0; 1500];
         while let Some(sent) = self.stack.poll_transmit(self.now, &mut out) {
             let info = self.id.and_then(|id| self.stack.info(id));

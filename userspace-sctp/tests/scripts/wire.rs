@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use userspace_sctp::Tsn;
-use userspace_sctp::cause::Causes;
+use userspace_sctp::cause::{Cause, Causes};
 use userspace_sctp::chunk::{Chunk, Data, GapBlock, Init, Sack};
 use userspace_sctp::packet::{Header, Packet, Writer, verify};
 use userspace_sctp::parameter::{self, Parameter, Parameters};
@@ -213,10 +213,11 @@ pub fn packet(
 fn codes(causes: &Causes<'_>) -> String {
     let codes: Vec<_> = causes
         .iter()
-        .map(|cause| {
-            cause
+        .map(|cause| match cause {
+            Cause::InvalidStream(stream) => format!("1:{stream}"),
+            _ => cause
                 .code()
-                .map_or("none".to_owned(), |code| code.to_string())
+                .map_or("none".to_owned(), |code| code.to_string()),
         })
         .collect();
     codes.join("+")
@@ -241,6 +242,11 @@ pub fn read(bytes: &[u8], base: &mut Base, is_established: bool) -> (u32, Vec<Sa
         let name = match chunk {
             Chunk::Init(init) | Chunk::InitAck(init) => {
                 let is_ack = matches!(chunk, Chunk::InitAck(_));
+                let is_first = is_ack || base.tag == 0;
+                assert!(
+                    is_first || base.tag == init.tag,
+                    "an INIT again has its tag"
+                );
                 if !is_established {
                     (base.tag, base.tsn) = (init.tag, init.initial_tsn.previous().0);
                 }
