@@ -176,3 +176,31 @@ fn joins(interface: &str) -> bool {
             .any(|feature| features.state(feature) != FeatureState::Off)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::driver::{Driver, INTERFACE, play};
+
+    /// Drivers refuse XDP with the same errors when they join frames: then the operator is told what to switch off.
+    #[test]
+    fn a_refusal_of_a_driver_that_joins_frames_says_so() {
+        for (lro, gro_hw) in [(true, false), (false, true), (false, false)] {
+            play(Driver {
+                features: vec![("rx-gro", true), ("rx-lro", lro), ("rx-gro-hw", gro_hw)],
+                ..Driver::default()
+            });
+            for (error, mode) in [
+                (libc::EOPNOTSUPP, Mode::Native),
+                (libc::EINVAL, Mode::Native),
+                (libc::EOPNOTSUPP, Mode::Generic),
+            ] {
+                let error = io::Error::from_raw_os_error(error);
+                let told = attach_error(INTERFACE, mode, error).to_string();
+                let says_so = told.contains("ethtool -K played lro off rx-gro-hw off");
+                let expected = (lro || gro_hw) && mode == Mode::Native;
+                assert_eq!(says_so, expected, "{lro} {gro_hw} {mode:?}: {told}");
+            }
+        }
+    }
+}

@@ -83,6 +83,7 @@ fn toeplitz(key: &[u8], input: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::driver::{Driver, INTERFACE, play};
 
     /// The key and the flows by which Microsoft says that a NIC can be verified ("RSS Hashing Types").
     const KEY: [u8; 40] = [
@@ -147,6 +148,58 @@ mod tests {
         short.key.truncate(39);
         assert_eq!(short.queue(v6(1), v6(2)), None);
         assert!(short.queue(v4(1), v4(2)).is_some());
+    }
+
+    /// `RXH_IP_SRC`, `RXH_IP_DST`, and the ports.
+    const FIELDS: u64 = 0x30;
+    const PORTS: u64 = 0xc0;
+
+    fn driver() -> Driver {
+        Driver {
+            key: KEY.to_vec(),
+            table: vec![0, 1, 2, 3, 0, 1, 2, 3],
+            function: [1, 0],
+            fields: [FIELDS | PORTS, FIELDS],
+            ..Driver::default()
+        }
+    }
+
+    #[test]
+    fn what_a_driver_tells_of_its_hash_is_taken_over() {
+        let expected = |ports| RxHash {
+            key: KEY.to_vec(),
+            table: driver().table,
+            ports,
+        };
+        play(driver());
+        assert_eq!(rx_hash(INTERFACE), Some(expected([true, false])));
+        play(Driver {
+            fields: [FIELDS, FIELDS | PORTS],
+            ..driver()
+        });
+        assert_eq!(rx_hash(INTERFACE), Some(expected([false, true])));
+    }
+
+    /// Another function than Toeplitz's, one of packets that are changed before, one without a key or a table.
+    #[test]
+    fn of_a_hash_that_cannot_be_computed_nothing_is_said() {
+        for function in [[2, 0], [3, 0], [1, 1]] {
+            play(Driver {
+                function,
+                ..driver()
+            });
+            assert_eq!(rx_hash(INTERFACE), None, "{function:?}");
+        }
+        play(Driver {
+            key: Vec::new(),
+            ..driver()
+        });
+        assert_eq!(rx_hash(INTERFACE), None);
+        play(Driver {
+            table: Vec::new(),
+            ..driver()
+        });
+        assert_eq!(rx_hash(INTERFACE), None);
     }
 
     #[test]
