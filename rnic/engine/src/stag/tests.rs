@@ -221,6 +221,20 @@ fn a_full_table_says_so() {
     assert_eq!(found, Err(AddRegionError::Full { capacity: 2 }));
 }
 
+/// A shard that registers does not move all its STags while segments wait.
+#[test]
+fn a_table_has_a_place_for_each_stag_from_the_beginning() {
+    const COUNT: u32 = 1000;
+    let mut table = StagTable::new(COUNT as usize);
+    let places = table.entries.capacity();
+    for index in 0..COUNT {
+        let stag = Stag::from_parts(index, 0);
+        let added = table.add(stag, PD, ALL, TaggedOffset(0), memory());
+        added.unwrap();
+    }
+    assert_eq!(table.entries.capacity(), places);
+}
+
 #[test]
 fn only_the_single_stream_of_its_domain_may_invalidate_an_stag() {
     let mut table = table(ALL);

@@ -258,6 +258,10 @@ fn writes_with_markers_in_a_row_end_as_each_byte_alone() {
 #[test]
 fn segments_in_several_pieces_end_as_each_byte_alone() {
     end_as_each_alone(Markers::Off, 4);
+}
+
+#[test]
+fn segments_in_several_pieces_with_markers_end_as_each_byte_alone() {
     end_as_each_alone(Markers::On, 4);
 }
 
