@@ -127,7 +127,11 @@ pub fn judge(root: &Path, wanted: &Wanted<'_>) -> Result<bool, String> {
         return Ok(true);
     }
     let folder = root.join("target/mutants/drawn");
-    let builder = Builder::new(Tree::copy(root, &folder.join("tree"))?, root, &folder);
+    let builder = Builder::new(
+        Tree::copy(root, &folder.join("tree"), "drawn")?,
+        root,
+        &folder,
+    );
     let mutants = sources.compile(&builder, order, count)?;
     println!("{:5} s  {} mutants compile", since(), mutants.len());
     let mut tests: Vec<Tests<'_>> = area

@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
     fn new(root: &Path, tables: &'a BTreeMap<String, Row>) -> Result<Self, String> {
         let folder = root.join("target/mutants");
         Ok(Self {
-            tree: Tree::copy(root, &folder.join("tree"))?,
+            tree: Tree::copy(root, &folder.join("tree"), "mutants")?,
             target: tree::target_of(root),
             folder,
             tables,

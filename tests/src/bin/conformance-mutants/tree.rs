@@ -6,6 +6,9 @@ use std::process::Command;
 
 use crate::mutants::Edit;
 
+/// Where the version of all packages is. All trees are built in one folder, where cargo knows a package by its path in
+/// its workspace and its version: it would take what it has built of one tree for the other's.
+const WORKSPACE: &str = "Cargo.toml";
 /// A copy of the sources, as they are in the work tree.
 pub struct Tree {
     path: PathBuf,
@@ -15,8 +18,8 @@ pub struct Tree {
 
 impl Tree {
     /// Copies the work tree at `root` to `path`. A file that is there already and the same is left
-    /// alone, so that it is not built again.
-    pub fn copy(root: &Path, path: &Path) -> Result<Self, String> {
+    /// alone, so that it is not built again. The version of the copy's packages ends with `name`.
+    pub fn copy(root: &Path, path: &Path, name: &str) -> Result<Self, String> {
         let told = |error: std::io::Error| format!("copying the sources: {error}");
         let listed = Command::new("git")
             .args([
@@ -36,17 +39,22 @@ impl Tree {
         }
         // Not kept, and wanted: with it nothing is resolved again.
         names.insert("Cargo.lock");
-        for name in &names {
-            let (from, to) = (root.join(name), path.join(name));
-            let Ok(text) = std::fs::read(&from) else {
+        for file in &names {
+            let (from, to) = (root.join(file), path.join(file));
+            let Ok(mut text) = std::fs::read(&from) else {
                 continue;
             };
+            if *file == WORKSPACE {
+                text = with_version(&String::from_utf8_lossy(&text), name)?.into_bytes();
+            }
             if std::fs::read(&to).is_ok_and(|found| found == text) {
                 continue;
             }
             let folder = to.parent().unwrap_or(path);
             std::fs::create_dir_all(folder).map_err(told)?;
+            // With its mode.
             std::fs::copy(&from, &to).map_err(told)?;
+            std::fs::write(&to, &text).map_err(told)?;
             // When it was written here is what cargo goes by.
             touch(&to)?;
         }
@@ -99,6 +107,19 @@ impl Drop for Tree {
     }
 }
 
+/// The workspace's manifest, with a version that ends with this name.
+fn with_version(manifest: &str, name: &str) -> Result<String, String> {
+    let section = manifest.find("[workspace.package]");
+    let of_section = section.and_then(|at| {
+        let version = "\nversion = \"";
+        Some(at + manifest[at..].find(version)? + version.len())
+    });
+    let end = of_section.and_then(|at| Some(at + manifest[at..].find('"')?));
+    let end = end.ok_or("Cargo.toml: no version in [workspace.package]")?;
+    let (before, after) = manifest.split_at(end);
+    Ok(format!("{before}+{name}{after}"))
+}
+
 fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -109,13 +130,13 @@ fn touch(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Removes what is not among the sources any more.
 /// Where the work tree is built.
 pub fn target_of(root: &Path) -> PathBuf {
     let own = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     own.map_or(root.join("target"), |own| root.join(own))
 }
 
+/// Removes what is not among the sources any more.
 fn remove_others(root: &Path, folder: &Path, names: &BTreeSet<&str>) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in std::fs::read_dir(folder).map_err(told)? {
@@ -128,4 +149,21 @@ fn remove_others(root: &Path, folder: &Path, names: &BTreeSet<&str>) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_of_the_copy_are_not_taken_for_those_of_the_work_tree() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        let manifest = std::fs::read_to_string(path).unwrap();
+        let copy = with_version(&manifest, "copy").unwrap();
+        let own = format!("\nversion = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(manifest.matches(&own).count(), 1);
+        let others = format!("\nversion = \"{}+copy\"\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(copy, manifest.replace(&own, &others));
+        assert!(with_version("[package]", "copy").is_err());
+    }
 }
