@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +27,26 @@ pub struct DaemonOptions {
     /// `--mode`: native, generic, super-packets or auto, when given.
     pub mode: Option<&'static str>,
     pub arguments: Vec<String>,
+}
+
+/// A configuration in the lab's directory, which everybody may enter: its file, and the options of a daemon with it.
+#[must_use]
+pub fn configuration(lab: &Lab, lines: &str) -> (PathBuf, DaemonOptions) {
+    let everybodys = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
+    let file = lab.directory().join("rnicd.toml");
+    configure(&file, lines);
+    let options = DaemonOptions {
+        arguments: vec!["--config".to_owned(), file.display().to_string()],
+        ..DaemonOptions::default()
+    };
+    (file, options)
+}
+
+/// Writes a configuration of the lab's interface that ends with these lines.
+pub fn configure(file: &Path, lines: &str) {
+    let all = format!("interface = \"{INTERFACE}\"\nidle_spin = 20\n{lines}\n");
+    std::fs::write(file, all).expect("the directory is ours");
 }
 
 /// A running `rnicd`. Dropping it kills it. A test fails whose daemon had a segment that it could not send.

@@ -7,7 +7,7 @@ mod harness;
 use std::time::Duration;
 
 use harness::{Endpoint, Link, Network, Plan};
-use userspace_tcp::{Config, Event};
+use userspace_tcp::{Config, ConnCounters, Event};
 
 /// In virtual time a transfer over a good link takes about what the link takes: no timeout, no
 /// probe, no delayed acknowledgment in its way.
@@ -60,6 +60,24 @@ fn small_segments_do_not_wait_for_delayed_acknowledgments() {
     }
 }
 
+/// A transfer of which these segments with data are lost, by their number: what it has counted.
+fn without(config: Config, lost: Vec<u64>) -> ConnCounters {
+    let plan = Plan {
+        bytes: 300_000,
+        ..Plan::default()
+    };
+    let mut network = Network::one_way(config, plan, Link::default(), 1);
+    let mut count = 0;
+    network.filter = Box::new(move |side, _, len| {
+        count += u64::from(side == 0 && len > 0);
+        !(side == 0 && len > 0 && lost.contains(&count))
+    });
+    network.open();
+    network.run(Duration::from_secs(100));
+    network.assert_complete();
+    network.ends[0].app.last_info.unwrap().counters
+}
+
 /// One loss in the middle of a flight is mended by fast retransmit, not by a timeout.
 #[test]
 fn one_loss_is_mended_without_a_timeout() {
@@ -70,25 +88,9 @@ fn one_loss_is_mended_without_a_timeout() {
                 sack,
                 ..Config::default()
             };
-            let plan = Plan {
-                bytes: 300_000,
-                ..Plan::default()
-            };
-            let mut network = Network::one_way(config, plan, Link::default(), 1);
-            let mut count = 0;
-            network.filter = Box::new(move |side, _, len| {
-                count += u64::from(side == 0 && len > 0);
-                !(side == 0 && len > 0 && count == lost)
-            });
-            network.open();
-            network.run(Duration::from_secs(100));
-            network.assert_complete();
-            let counters = network.ends[0].app.last_info.unwrap().counters;
-            assert_eq!(
-                (counters.timeouts, counters.retransmits),
-                (0, 1),
-                "{sack} {lost}"
-            );
+            let counters = without(config, vec![lost]);
+            let resent = (counters.timeouts, counters.retransmits);
+            assert_eq!(resent, (0, 1), "{sack} {lost}");
             assert_eq!(counters.fast_recoveries, 1);
         }
     }
@@ -102,25 +104,9 @@ fn several_losses_of_a_flight_are_one_recovery() {
             sack,
             ..Config::default()
         };
-        let plan = Plan {
-            bytes: 300_000,
-            ..Plan::default()
-        };
-        let mut network = Network::one_way(config, plan, Link::default(), 1);
-        let mut count = 0;
-        network.filter = Box::new(move |side, _, len| {
-            count += u64::from(side == 0 && len > 0);
-            !(side == 0 && len > 0 && [40, 43, 44, 47].contains(&count))
-        });
-        network.open();
-        network.run(Duration::from_secs(100));
-        network.assert_complete();
-        let counters = network.ends[0].app.last_info.unwrap().counters;
-        assert_eq!(
-            (counters.timeouts, counters.fast_recoveries),
-            (0, 1),
-            "sack {sack}"
-        );
+        let counters = without(config, vec![40, 43, 44, 47]);
+        let recoveries = (counters.timeouts, counters.fast_recoveries);
+        assert_eq!(recoveries, (0, 1), "sack {sack}");
         assert_eq!(counters.retransmits, 4);
     }
 }

@@ -1,15 +1,14 @@
 //! Allow-lists of peers stand in for the host's firewall, which does not see the RNIC's connections.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rnic::{
     AcceptOptions, ConnectOptions, Context, Error, ListenOptions, Listener, RefusalCode, WcStatus,
     WorkRequest,
 };
-use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::daemon::{Daemon, DaemonOptions, configuration, configure};
 use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
 use rnic_tests::user::run_as;
 use rnic_tests::verbs::{Endpoint, connect};
@@ -37,14 +36,7 @@ impl Bench {
     fn new(name: &str, lines: &str) -> Self {
         let mut lab = Lab::new(name);
         let (a, b) = lab.pair(&LinkOptions::default());
-        let everybodys = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
-        let file = lab.directory().join("rnicd.toml");
-        write(&file, lines);
-        let options = DaemonOptions {
-            arguments: vec!["--config".to_owned(), file.display().to_string()],
-            ..DaemonOptions::default()
-        };
+        let (file, options) = configuration(&lab, &for_all(lines));
         Self {
             daemon_a: Daemon::start(&lab, &a, &DaemonOptions::default()),
             daemon_b: Daemon::start(&lab, &b, &options),
@@ -55,7 +47,7 @@ impl Bench {
     }
 
     fn reload(&self, lines: &str) {
-        write(&self.file, lines);
+        configure(&self.file, &for_all(lines));
         let rnicctl = self.b.namespace.command(binary::path("rnicctl"));
         let rnicctl = rnicctl.arg("--socket").arg(self.daemon_b.socket());
         let _ = rnicctl.arg("reload").run().success();
@@ -113,10 +105,8 @@ impl Bench {
     }
 }
 
-fn write(file: &Path, lines: &str) {
-    let all =
-        format!("interface = \"{INTERFACE}\"\nsocket_mode = \"0666\"\nidle_spin = 20\n{lines}\n");
-    std::fs::write(file, all).expect("the directory is ours");
+fn for_all(lines: &str) -> String {
+    format!("socket_mode = \"0666\"\n{lines}")
 }
 
 #[test]

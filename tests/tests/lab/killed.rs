@@ -95,33 +95,19 @@ fn a_server_killed_in_mid_transfer_ends_its_peers_transfer_with_an_error() {
 
 #[test]
 fn a_daemon_killed_in_mid_transfer_is_named_and_its_successor_serves() {
-    let pair = Pair::new("daemon-killed");
+    let mut pair = Pair::new("daemon-killed");
     let at = pair.b.address(Family::V4, PORT);
     let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
     let client = endless(&pair, PORT, "write");
-    let Pair {
-        daemon_a,
-        daemon_b,
-        a,
-        b,
-        lab,
-    } = pair;
-    daemon_a.kill();
+    pair.daemon_a.kill();
     let error = client.finish(NOTICE).failure();
     assert!(
         error.contains("daemon"),
         "the error does not name the daemon:\n{error}"
     );
-    assert_nothing_attached(&a.namespace, INTERFACE);
+    assert_nothing_attached(&pair.a.namespace, INTERFACE);
 
-    let daemon_a = Daemon::start(&lab, &a, &DaemonOptions::default());
-    let pair = Pair {
-        daemon_a,
-        daemon_b,
-        a,
-        b,
-        lab,
-    };
+    pair.daemon_a = Daemon::start(&pair.lab, &pair.a, &DaemonOptions::default());
     transfers_work(&pair, PORT + 100);
 }
 
@@ -150,33 +136,19 @@ fn a_peer_that_vanishes_in_mid_transfer_is_given_up_after_the_user_timeout() {
 
 #[test]
 fn a_daemon_killed_under_a_server_is_noticed_by_the_peer() {
-    let pair = Pair::new("peer-daemon-killed");
+    let mut pair = Pair::new("peer-daemon-killed");
     let at = pair.b.address(Family::V4, PORT);
     let server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
     let client = endless(&pair, PORT, "write");
-    let Pair {
-        daemon_a,
-        daemon_b,
-        a,
-        b,
-        lab,
-    } = pair;
-    daemon_b.kill();
+    pair.daemon_b.kill();
     let _ = server.finish(NOTICE).failure();
-    assert_nothing_attached(&b.namespace, INTERFACE);
+    assert_nothing_attached(&pair.b.namespace, INTERFACE);
     // The port went back to the kernel, which answers what still comes with RST.
     let error = client.finish(NOTICE).failure();
     assert!(
         error.to_lowercase().contains("connection"),
         "no reason in:\n{error}"
     );
-    let daemon_b = Daemon::start(&lab, &b, &DaemonOptions::default());
-    let pair = Pair {
-        daemon_a,
-        daemon_b,
-        a,
-        b,
-        lab,
-    };
+    pair.daemon_b = Daemon::start(&pair.lab, &pair.b, &DaemonOptions::default());
     transfers_work(&pair, PORT + 100);
 }

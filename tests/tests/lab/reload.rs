@@ -1,11 +1,10 @@
 //! The configuration is read again while the daemon runs, and what goes on goes on.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rnic::{Context, Error};
-use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::daemon::{Daemon, DaemonOptions, configuration, configure};
 use rnic_tests::lab::{Command, Family, Host, INTERFACE, Lab, LinkOptions, Signal};
 use rnic_tests::user::run_as;
 use rnic_tests::verbs::{Endpoint, connect};
@@ -27,14 +26,7 @@ impl Bench {
     fn new(name: &str, lines: &str) -> Self {
         let mut lab = Lab::new(name);
         let (a, b) = lab.pair(&LinkOptions::default());
-        let everybodys = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
-        let file = lab.directory().join("rnicd.toml");
-        write(&file, lines);
-        let options = DaemonOptions {
-            arguments: vec!["--config".to_owned(), file.display().to_string()],
-            ..DaemonOptions::default()
-        };
+        let (file, options) = configuration(&lab, &for_all(lines));
         let daemon = Daemon::start(&lab, &a, &options);
         Self {
             daemon,
@@ -46,7 +38,7 @@ impl Bench {
     }
 
     fn write(&self, lines: &str) {
-        write(&self.file, lines);
+        configure(&self.file, &for_all(lines));
     }
 
     fn rnicctl(&self, word: &str) -> Command {
@@ -68,10 +60,8 @@ impl Bench {
     }
 }
 
-fn write(file: &PathBuf, lines: &str) {
-    let all =
-        format!("interface = \"{INTERFACE}\"\nsocket_mode = \"0666\"\nidle_spin = 20\n{lines}\n");
-    std::fs::write(file, all).expect("the directory is ours");
+fn for_all(lines: &str) -> String {
+    format!("socket_mode = \"0666\"\n{lines}")
 }
 
 #[test]

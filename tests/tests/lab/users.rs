@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rnic::{Context, Error, ListenOptions, RefusalCode};
 use rnic_ipc::transport::ChannelListener;
-use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, Host, INTERFACE, Lab, LinkOptions};
+use rnic_tests::daemon::{Daemon, configuration};
+use rnic_tests::lab::{Family, Host, Lab, LinkOptions};
 use rnic_tests::user::run_as;
 use rnic_tests::{binary, tool, wait};
 
@@ -18,15 +18,7 @@ const NOBODY: u32 = 65_534;
 fn daemon(name: &str, lines: &str) -> (Lab, Daemon, Host) {
     let mut lab = Lab::new(name);
     let (host, _) = lab.pair(&LinkOptions::default());
-    let everybodys = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(lab.directory(), everybodys).expect("it is ours");
-    let file = lab.directory().join("rnicd.toml");
-    let all = format!("interface = \"{INTERFACE}\"\nidle_spin = 20\n{lines}\n");
-    std::fs::write(&file, all).expect("the directory is ours");
-    let options = DaemonOptions {
-        arguments: vec!["--config".to_owned(), file.display().to_string()],
-        ..DaemonOptions::default()
-    };
+    let (_, options) = configuration(&lab, lines);
     let daemon = Daemon::start(&lab, &host, &options);
     (lab, daemon, host)
 }

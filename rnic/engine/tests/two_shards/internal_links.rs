@@ -10,12 +10,13 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{DisconnectReason, MpaOptions};
 use rnic_ipc::id::QpNum;
 use rnic_ipc::work::{WcStatus, WrOpcode};
-use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Payload, Quoted, VlanId};
+use rnic_net::{AllowList, IcmpReport, ListOwner, Path, PathDefaults, Quoted, VlanId};
 use rnic_xsk::{ChunkSize, FramePool, InternalEnd, InternalPort, Port, Umem};
-use userspace_net::{Ecn, FourTuple, Instant};
+use userspace_net::{FourTuple, Instant};
 use userspace_tcp::{Flags, IcmpError, Segment, SeqNum, TcpHeader};
 
 use crate::hostile::Tape;
+use crate::loopback::from_the_link;
 use crate::side::{CLIENT, Rings, Side, SideConfig, pattern};
 
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -331,7 +332,7 @@ fn what_comes_by_an_interface_is_never_for_a_connection_over_an_internal_link() 
                     seq: SeqNum(seq),
                     ..TcpHeader::default()
                 };
-                host.outside[to].send(&segment(source, own, &header));
+                host.outside[to].send(&from_the_link(source, own, &header));
                 host.settle();
                 before += 1;
                 let martians = host
@@ -430,25 +431,6 @@ fn an_icmp_error_changes_nothing_of_a_connection_over_an_internal_link() {
     assert_eq!(host.sides[0].counter("mss_changes"), 0);
 }
 
-fn segment(source: SocketAddr, destination: SocketAddr, header: &TcpHeader) -> Vec<u8> {
-    let path = Path {
-        src_mac: [2, 0, 0, 0, 0, 9],
-        dst_mac: [2, 0, 0, 0, 0, 1],
-        ..Path::loopback(1500)
-    };
-    let tuple = FourTuple::new(source, destination);
-    let header = &TcpHeader {
-        source_port: source.port(),
-        destination_port: destination.port(),
-        ..*header
-    };
-    let mut frame = vec![0; 128];
-    let (ecn, payload) = (Ecn::NotEct, Payload::default());
-    let len = rnic_net::write_segment(&path, &tuple, ecn, header, payload, &mut frame).unwrap();
-    frame.truncate(len);
-    frame
-}
-
 /// A receiver that stops costs its sender nothing that is for others.
 #[test]
 fn a_shard_that_does_not_run_holds_up_nothing_but_its_own_connections() {
@@ -476,7 +458,7 @@ fn a_shard_that_does_not_run_holds_up_nothing_but_its_own_connections() {
         ..TcpHeader::default()
     };
     let own = host.sides[0].address;
-    host.outside[0].send(&segment(stranger, own, &header));
+    host.outside[0].send(&from_the_link(stranger, own, &header));
     let now = host.now;
     while host.sides[0].shard.poll(now) {}
     assert_eq!(host.outside[0].came(), 1, "no answer to a stranger");

@@ -470,7 +470,11 @@ fn a_client_that_goes_ends_requests_that_wait_over_the_loopback() {
 }
 
 /// The first bytes of a frame with this segment's headers and nothing behind.
-fn from_the_link(source: SocketAddr, destination: SocketAddr, header: &TcpHeader) -> Vec<u8> {
+pub(super) fn from_the_link(
+    source: SocketAddr,
+    destination: SocketAddr,
+    header: &TcpHeader,
+) -> Vec<u8> {
     let path = Path {
         src_mac: [2, 0, 0, 0, 0, 9],
         dst_mac: [2, 0, 0, 0, 0, 1],
