@@ -26,6 +26,8 @@ pub struct DaemonOptions {
     pub queues: Option<u32>,
     /// `--mode`: native, generic, super-packets or auto, when given.
     pub mode: Option<&'static str>,
+    /// `--udp` in the stead of an interface, in a process that has no capability and can get none.
+    pub udp: bool,
     pub arguments: Vec<String>,
 }
 
@@ -78,7 +80,10 @@ impl Daemon {
         socket: &Path,
         options: &DaemonOptions,
     ) -> Self {
-        let mut command = command(namespace, interface, socket);
+        let mut command = match options.udp {
+            true => without_interface(namespace, socket),
+            false => command(namespace, interface, socket),
+        };
         let capture = options.capture.then(|| socket.with_extension("pcapng"));
         if let Some(capture) = &capture {
             command = command.arg("--capture").arg(capture);
@@ -89,7 +94,10 @@ impl Daemon {
         if let Some(mode) = options.mode {
             command = command.args(["--mode", mode]);
         }
-        if default_queues() > 1 && !options.arguments.iter().any(|said| said == "--shards") {
+        if !options.udp
+            && default_queues() > 1
+            && !options.arguments.iter().any(|said| said == "--shards")
+        {
             command = command.args(["--shards", "auto"]);
         }
         let command = command.args(&options.arguments);
@@ -306,6 +314,26 @@ pub fn command(namespace: &Namespace, interface: &str, socket: &Path) -> Command
         .arg(socket)
         .limit(READY_LIMIT)
 }
+
+/// An `rnicd --udp` that is yet to be started, without any capability.
+fn without_interface(namespace: &Namespace, socket: &Path) -> Command {
+    namespace
+        .command("setpriv")
+        .label("rnicd")
+        .args(NO_CAPABILITIES)
+        .arg(binary::path("rnicd"))
+        .args(["--udp", "--socket"])
+        .arg(socket)
+        .limit(READY_LIMIT)
+}
+
+/// Options of `setpriv` for a program that has no capability and can get none.
+pub const NO_CAPABILITIES: [&str; 4] = [
+    "--inh-caps=-all",
+    "--ambient-caps=-all",
+    "--bounding-set=-all",
+    "--no-new-privs",
+];
 
 /// Whether an XDP program is attached to the interface.
 #[must_use]

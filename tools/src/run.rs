@@ -32,10 +32,42 @@ const LIBRARY_VARIABLE: &str = "LD_LIBRARY_PATH";
 pub struct Run {
     pub program: OsString,
     pub arguments: Vec<OsString>,
-    /// Start a private daemon even if another answers.
-    pub private: bool,
+    pub private: PrivateDaemon,
     /// Where libibverbs.so.1 of this RNIC is, instead of beside this program.
     pub verbs: Option<PathBuf>,
+}
+
+/// When a private daemon is started, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrivateDaemon {
+    /// One of the loopback, if no other daemon answers.
+    IfNone,
+    /// The same even if another answers.
+    Loopback,
+    /// One with a UDP port, of this address and port, as `rnicd --udp` has it.
+    Udp(String),
+}
+
+impl PrivateDaemon {
+    /// What rnicd is started with.
+    fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::IfNone | Self::Loopback => vec!["--loopback".to_owned()],
+            Self::Udp(link) => vec![format!("--udp={link}")],
+        }
+    }
+
+    /// Whom the program reaches by it.
+    fn reaches(&self) -> &'static str {
+        match self {
+            Self::IfNone | Self::Loopback => {
+                "it connects this program and what it starts, and nobody else, nor another rnic-run's"
+            }
+            Self::Udp(_) => {
+                "it connects this program and what it starts with each other, and with RNICs of other hosts by SCTP in UDP"
+            }
+        }
+    }
 }
 
 /// Why a program could not be run.
@@ -129,7 +161,7 @@ impl Run {
 
     /// The daemon that answers, if it is to be used.
     fn daemon(&self) -> Result<Option<Daemon>, RunError> {
-        if self.private {
+        if self.private != PrivateDaemon::IfNone {
             return Ok(None);
         }
         match Daemon::find() {
@@ -143,11 +175,11 @@ impl Run {
     fn with_private_daemon(&self, mut command: Command, rnicd: &Path) -> Result<u8, RunError> {
         // Before the supervisor starts, so that a signal finds somebody who ends it in order.
         let signals = Signals::block().map_err(host("signalfd"))?;
-        let supervisor = Supervisor::start(rnicd)?;
+        let supervisor = Supervisor::start(rnicd, &self.private.arguments())?;
         crate::errln!(
-            "rnic-run: a private RNIC daemon, at {}: it connects this program and what it starts, and nobody \
-             else, nor another rnic-run's",
-            supervisor.socket().display()
+            "rnic-run: a private RNIC daemon, at {}: {}",
+            supervisor.socket().display(),
+            self.private.reaches()
         );
         command.env(SOCKET_VARIABLE, supervisor.socket());
         if let Some(signal) = signals.ended_early().map_err(host("signalfd"))? {

@@ -132,7 +132,7 @@ pub enum Failure {
     #[error("the peer's INIT ACK is not acceptable: {0}")]
     BadAnswer(&'static str),
     /// The network says that the peer's host has no SCTP.
-    #[error("the peer's host does not speak SCTP")]
+    #[error("the peer's host does not speak SCTP, or nobody there takes it in UDP")]
     NoProtocol,
     /// `Association.Max.Retrans` was exceeded.
     #[error("the peer has not answered for too long")]

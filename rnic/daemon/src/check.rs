@@ -84,9 +84,10 @@ fn settings<C: Configured>(f: &mut Formatter<'_>, config: &C) -> fmt::Result {
 }
 
 fn interface(f: &mut Formatter<'_>, device: &DeviceConfig) -> fmt::Result {
-    match device.loopback {
-        LoopbackUse::Only => writeln!(f, "\nloopback alone:")?,
-        LoopbackUse::Off | LoopbackUse::Beside => {
+    match (device.loopback, device.udp) {
+        (_, Some(link)) => writeln!(f, "\nUDP port {link}:")?,
+        (LoopbackUse::Only, None) => writeln!(f, "\nloopback alone:")?,
+        (LoopbackUse::Off | LoopbackUse::Beside, None) => {
             writeln!(f, "\ninterface {}:", device.interface)?;
         }
     }

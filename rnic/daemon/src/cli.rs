@@ -25,9 +25,9 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "USER", value_parser = crate::names::account)]
     pub(crate) user: Option<crate::names::Account>,
 
-    /// With --loopback: be the daemon of one program and what it starts, as rnic-run starts it. Its user may do
+    /// With --loopback or --udp: be the daemon of one program and what it starts, as rnic-run starts it. Its user may do
     /// everything, and is bounded by the host and the size of tables alone
-    #[arg(long, requires = "loopback", conflicts_with = "config")]
+    #[arg(long, requires = "without_interface", conflicts_with = "config")]
     pub(crate) private: bool,
 
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rnic_device::{
     Administrators, AllowList, Change, Configured, DeviceConfig, Limits, LoopbackUse, Needs,
-    OnMissing,
+    OnMissing, Setting, UdpLink,
 };
 use rnic_ipc::find::runtime_socket;
 
@@ -39,30 +39,35 @@ pub(crate) enum SettingsError {
     /// Nobody named an interface.
     #[error(
         "no interface to open: name one with --interface, or with `interface = \"NAME\"` in the \
-         file of --config; or say --loopback, for connections within this host alone"
+         file of --config; or say --loopback, for connections within this host alone, or --udp, for a network by \
+         a UDP port"
     )]
     NoInterface,
     /// Both were named.
     #[error(
-        "--loopback, which opens no interface, and interface {interface}: leave one of them out (a daemon \
+        "{option}, which opens no interface, and interface {interface}: leave one of them out (a daemon \
          with an interface makes connections within this host too)"
     )]
     LoopbackAndInterface {
+        option: &'static str,
         /// The first.
         interface: String,
     },
     /// What only interfaces have.
-    #[error("--loopback opens no interface, and only interfaces have {what}: leave it out")]
-    NotOfLoopback { what: &'static str },
+    #[error("{option} opens no interface, and only interfaces have {what}: leave it out")]
+    NotOfLoopback {
+        option: &'static str,
+        what: &'static str,
+    },
     /// Both were said.
-    #[error("loopback and no_loopback: leave one of them out")]
+    #[error("two of loopback, no_loopback and udp: leave one of them out")]
     LoopbackOrNot,
     /// There is no directory of the user's own.
     #[error(
-        "no place for the socket of --loopback: XDG_RUNTIME_DIR is not set to an absolute path; name one with --socket, in a \
+        "no place for the socket of {option}: XDG_RUNTIME_DIR is not set to an absolute path; name one with --socket, in a \
          directory that only you may enter"
     )]
-    NoRuntimeDirectory,
+    NoRuntimeDirectory { option: &'static str },
     /// One means nothing without the other.
     #[error("interface {interface}: {what} without {}, {}, or leave {what} out", .needs.setting, .needs.why)]
     Needs {
@@ -130,8 +135,10 @@ impl Settings {
         let mut own = DaemonConfig::defaults();
         given.own.apply(&mut own);
         if own.loopback && allowed_peers.is_some() {
-            let what = "allowed_peers";
-            return Err(SettingsError::NotOfLoopback { what });
+            return Err(SettingsError::NotOfLoopback {
+                option: "--loopback",
+                what: "allowed_peers",
+            });
         }
         let interfaces = with_loopback(&own, &given.link, interfaces)?;
         limits.interface_peers = interface_peers(&interfaces, allowed_peers.as_ref());
@@ -143,7 +150,7 @@ impl Settings {
         {
             let own_capture = link.has("capture") && !above.has("capture");
             let link = above.clone().over(link).over(below.clone());
-            let mut device = device(name, &link, limits.clone())?;
+            let mut device = device(name, own.udp, &link, limits.clone())?;
             if several && !own_capture {
                 let of_all = device.capture.as_ref();
                 device.capture = of_all.map(|path| with_name(path, &device.interface));
@@ -154,18 +161,21 @@ impl Settings {
                 ..device.administrators
             };
             device.seccomp = !own.no_seccomp;
-            device.loopback = match (own.loopback, own.no_loopback) {
-                (true, _) => LoopbackUse::Only,
+            device.loopback = match (own.without_interface(), own.no_loopback) {
+                (Some(_), _) => LoopbackUse::Only,
                 (_, true) => LoopbackUse::Off,
                 _ => LoopbackUse::Beside,
             };
             devices.push(device);
         }
-        if own.loopback && !given.own.has("socket") {
-            own.socket = runtime_socket().ok_or(SettingsError::NoRuntimeDirectory)?;
-        }
-        if own.loopback && !given.own.has("socket_mode") {
-            own.socket_mode = SOCKET_MODE_OF_USER;
+        if let Some(option) = own.without_interface() {
+            if !given.own.has("socket") {
+                own.socket =
+                    runtime_socket().ok_or(SettingsError::NoRuntimeDirectory { option })?;
+            }
+            if !given.own.has("socket_mode") {
+                own.socket_mode = SOCKET_MODE_OF_USER;
+            }
         }
         Ok(Self {
             own,
@@ -175,33 +185,45 @@ impl Settings {
     }
 }
 
-/// The interfaces to open; of the loopback alone a device that has only its name.
+/// The interfaces to open; without any a device that has only its name.
 fn with_loopback(
     own: &DaemonConfig,
     link: &Values,
     interfaces: Vec<InterfaceGiven>,
 ) -> Result<Vec<InterfaceGiven>, SettingsError> {
     let mut rest = interfaces.into_iter();
-    match rest.next() {
-        _ if own.loopback && own.no_loopback => Err(SettingsError::LoopbackOrNot),
-        Some(first) if own.loopback => Err(SettingsError::LoopbackAndInterface {
+    let said = [own.loopback, own.no_loopback, own.udp.is_some()];
+    if said.into_iter().filter(|said| *said).count() > 1 {
+        return Err(SettingsError::LoopbackOrNot);
+    }
+    match (rest.next(), own.without_interface()) {
+        (Some(first), Some(option)) => Err(SettingsError::LoopbackAndInterface {
+            option,
             interface: first.name,
         }),
-        None if own.loopback => {
-            let mut of_interfaces = DeviceConfig::SETTINGS.iter();
-            match of_interfaces
-                .find(|it| it.interface_only && link.has(it.name))
-                .map(|it| it.name)
-            {
-                Some(what) => Err(SettingsError::NotOfLoopback { what }),
+        (None, Some(option)) => {
+            let applies = |setting: &Setting<DeviceConfig>| match (own.udp, setting.name) {
+                // Sockets have shards, as queues have, and their port is said with their address.
+                (Some(_), "shards") => true,
+                (Some(_), "sctp_udp_port") => false,
+                _ => !setting.interface_only,
+            };
+            let mut settings = DeviceConfig::SETTINGS.iter();
+            match settings.find(|it| !applies(it) && link.has(it.name)) {
+                Some(Setting { name: what, .. }) => {
+                    Err(SettingsError::NotOfLoopback { option, what })
+                }
                 None => Ok(vec![InterfaceGiven {
-                    name: DeviceConfig::loopback().interface,
+                    name: own
+                        .udp
+                        .map_or_else(DeviceConfig::loopback, DeviceConfig::udp)
+                        .interface,
                     ..InterfaceGiven::default()
                 }]),
             }
         }
-        None => Err(SettingsError::NoInterface),
-        Some(first) => Ok(std::iter::once(first).chain(rest).collect()),
+        (None, None) => Err(SettingsError::NoInterface),
+        (Some(first), None) => Ok(std::iter::once(first).chain(rest).collect()),
     }
 }
 
@@ -232,10 +254,16 @@ fn chosen(said: &[String], in_file: Vec<InterfaceGiven>) -> Vec<InterfaceGiven> 
     said.iter().map(find).collect()
 }
 
-fn device(interface: String, link: &Values, limits: Limits) -> Result<DeviceConfig, SettingsError> {
+fn device(
+    interface: String,
+    udp: Option<UdpLink>,
+    link: &Values,
+    limits: Limits,
+) -> Result<DeviceConfig, SettingsError> {
     for setting in DeviceConfig::SETTINGS {
         if let Some(needs) = setting.needs.filter(|needs| !link.has(needs.setting))
             && link.has(setting.name)
+            && !(udp.is_some() && needs.setting == "sctp_udp_port")
         {
             return Err(SettingsError::Needs {
                 interface,
@@ -244,7 +272,7 @@ fn device(interface: String, link: &Values, limits: Limits) -> Result<DeviceConf
             });
         }
     }
-    let mut config = DeviceConfig::new(interface);
+    let mut config = udp.map_or_else(|| DeviceConfig::new(interface), DeviceConfig::udp);
     link.apply(&mut config);
     config.limits = limits;
     Ok(config)

@@ -6,6 +6,7 @@ pub(crate) mod dedicated_queues;
 pub(crate) mod host_ipsec;
 mod number_list;
 pub(crate) mod setting;
+pub(crate) mod udp_link;
 pub(crate) mod vlan;
 
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use rnic_prm::{Administrators, Limits};
 use rnic_steering::{FloodLimits, ModePreference};
 use userspace_tcp::{CongestionControl, KeepAlive};
 
-use crate::{Cores, DedicatedQueues, HostIpsec, VlanConfig};
+use crate::{Cores, DedicatedQueues, HostIpsec, UdpLink, VlanConfig};
 
 /// How [`crate::Device::open`] is to open an interface. Versions to come may have more fields.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct DeviceConfig {
     pub interface: String,
     /// Whether this host's own addresses are served.
     pub loopback: LoopbackUse,
+    /// A UDP socket in the stead of an interface ([`DeviceConfig::udp`]). DDP goes over SCTP then, whatever is asked for.
+    pub udp: Option<UdpLink>,
     /// How many shards serve it: threads, each with RX queues of its own. Of several there are as many as queues at
     /// most, and connections within the host are in the first one.
     pub shards: ShardCount,
@@ -114,11 +117,27 @@ impl DeviceConfig {
         }
     }
 
+    /// The defaults of a device whose link is a UDP socket, and which needs no privilege. Its connections are with peers
+    /// that speak DDP over SCTP in UDP, and between addresses of this host. Peers are asked at the registered port, unless
+    /// [`DeviceConfig::sctp_udp`] says another.
+    pub fn udp(link: UdpLink) -> Self {
+        Self {
+            loopback: LoopbackUse::Only,
+            udp: Some(link),
+            sctp_udp: Some(SctpUdp {
+                port: link.port,
+                peer_port: Some(UdpLink::PORT),
+            }),
+            ..Self::new("udp")
+        }
+    }
+
     /// The defaults for `interface`.
     pub fn new(interface: impl Into<String>) -> Self {
         Self {
             interface: interface.into(),
             loopback: LoopbackUse::default(),
+            udp: None,
             shards: ShardCount::ONE,
             cores: Cores::Any,
             queues: None,
@@ -232,7 +251,7 @@ pub enum LoopbackUse {
     /// process; and to addresses of other devices that are opened together and have this too.
     #[default]
     Beside,
-    /// Those between any addresses of this host, and no others: there is no interface.
+    /// Those between any addresses of this host: there is no interface. With [`DeviceConfig::udp`] there are others too.
     Only,
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rnic_host::{HostError, privileges};
 
+use crate::UdpLink;
+
 /// Why [`crate::Device::open`] failed: what was asked, what was found, what to do.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -63,6 +65,12 @@ pub enum DeviceError {
          and may be written to"
     )]
     Capture { path: PathBuf, cause: io::Error },
+    /// The port of [`crate::DeviceConfig::udp`] can't be had.
+    #[error(
+        "UDP port {link} can't be bound: {cause}: name an address of this host, and a port that nobody has (`ss -uanp` \
+         shows who has it); a peer at another port is named with --sctp-udp-peer-port"
+    )]
+    Udp { link: UdpLink, cause: io::Error },
     /// Something else that the kernel refused.
     #[error("{what}: {cause}")]
     Host {

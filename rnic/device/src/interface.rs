@@ -9,6 +9,7 @@ pub(crate) mod paths;
 mod port_choice;
 mod ports;
 pub(crate) mod route_monitor;
+mod udp;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -37,6 +37,7 @@ pub use config::cores::{Cores, ParseCoresError};
 pub use config::dedicated_queues::{DedicatedQueues, ParseDedicatedQueuesError};
 pub use config::host_ipsec::{HostIpsec, ParseHostIpsecError};
 pub use config::setting::{Change, Configured, Kind, Needs, Setting, Value};
+pub use config::udp_link::{ParseUdpLinkError, UdpLink};
 pub use config::vlan::VlanConfig;
 pub use config::{
     DeviceConfig, LoopbackUse, OnMissing, ParseShardCountError, Polling, Runtime, ShardCount,

@@ -12,6 +12,14 @@ pub fn addresses(netlink: &Netlink, index: u32) -> Result<Vec<IpAddr>, NetlinkEr
     Ok(found(netlink, index)?.iter().filter_map(local).collect())
 }
 
+/// All addresses of the host.
+pub fn all_addresses(netlink: &Netlink) -> Result<Vec<IpAddr>, NetlinkError> {
+    Ok(all(netlink, "the host's addresses")?
+        .iter()
+        .filter_map(local)
+        .collect())
+}
+
 /// The broadcast addresses of its IPv4 subnets: those that the kernel has, and the last address of each.
 pub fn broadcasts(netlink: &Netlink, index: u32) -> Result<Vec<Ipv4Addr>, NetlinkError> {
     let found = found(netlink, index)?;
@@ -32,10 +40,16 @@ pub fn broadcasts(netlink: &Netlink, index: u32) -> Result<Vec<Ipv4Addr>, Netlin
 }
 
 fn found(netlink: &Netlink, index: u32) -> Result<Vec<AddressMessage>, NetlinkError> {
+    let mut found = all(netlink, &format!("the addresses of interface {index}"))?;
+    found.retain(|address| address.header.index == index);
+    Ok(found)
+}
+
+fn all(netlink: &Netlink, asked: &str) -> Result<Vec<AddressMessage>, NetlinkError> {
     let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    let found = netlink.dump(&format!("the addresses of interface {index}"), all)?;
+    let found = netlink.dump(asked, all)?;
     let found = found.into_iter().filter_map(|message| match message {
-        RouteNetlinkMessage::NewAddress(address) if address.header.index == index => Some(address),
+        RouteNetlinkMessage::NewAddress(address) => Some(address),
         _ => None,
     });
     Ok(found.collect())

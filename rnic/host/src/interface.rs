@@ -5,7 +5,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMe
 use rnic_net::PathDefaults;
 use rustix::io::Errno;
 
-use super::netlink::{Netlink, other};
+use super::netlink::{Netlink, NetlinkError, other};
 use crate::HostError;
 
 /// An Ethernet interface that is up.
@@ -52,6 +52,26 @@ impl Interface {
         Self::from_link(name, &link)
     }
 
+    /// The largest MTU of the interfaces that are up, but for the kernel's loopback, in bytes; none when there are no
+    /// others.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn largest_mtu(netlink: &Netlink) -> Result<Option<u32>, NetlinkError> {
+        let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let found = netlink.dump("all interfaces", all)?;
+        let links = found.iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some(link),
+            _ => None,
+        });
+        let outward = links.filter(|link| {
+            let flags = link.header.flags;
+            flags.contains(LinkFlags::Up) && !flags.contains(LinkFlags::Loopback)
+        });
+        Ok(outward.filter_map(mtu_of).max())
+    }
+
     fn from_link(name: &str, link: &LinkMessage) -> Result<Self, HostError> {
         let interface = name.to_owned();
         if !link.header.flags.contains(LinkFlags::Up) {
@@ -64,13 +84,7 @@ impl Interface {
                 LinkAttribute::Address(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok(),
                 _ => None,
             });
-        let mtu = link
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Mtu(mtu) => Some(*mtu),
-                _ => None,
-            });
+        let mtu = mtu_of(link);
         let common = PathDefaults::new(0);
         match (link.header.link_layer_type, mac, mtu) {
             (LinkLayerType::Ether, Some(mac), Some(mtu)) => Ok(Self {
@@ -90,6 +104,15 @@ impl Interface {
             }),
         }
     }
+}
+
+fn mtu_of(link: &LinkMessage) -> Option<u32> {
+    link.attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        })
 }
 
 /// One of the kernel's variables of this thread's network; nothing when the kernel is without that

@@ -17,14 +17,15 @@ use std::io;
 use program::Rule;
 use shard::rules as shard_rules;
 
-/// Lets the calling thread make the calls that the thread of a shard needs, and no others.
+/// Lets the calling thread make the calls that the thread of a shard needs, and no others. `udp`: it has a UDP socket
+/// for a port.
 ///
 /// # Errors
 ///
 /// The kernel's, which may be built without filters; `Unsupported` on processors whose numbers of
 /// system calls are not known here.
-pub fn restrict_shard() -> io::Result<()> {
-    install(&shard_rules())
+pub fn restrict_shard(udp: bool) -> io::Result<()> {
+    install(&shard_rules(udp))
 }
 
 /// Lets the calling thread make the calls that these rules allow, and no others.

@@ -4,8 +4,8 @@
 //! the pool. Whoever has the `Frame` has the bytes; using a frame twice does not compile. An Ethernet
 //! frame that is larger than a chunk is sent from a wide `Frame`, one stretch of bytes over several
 //! chunks, and received as a [`Packet`] of several `Frame`s. A [`Port`] is one interface queue
-//! ([`XskPort`]), a UDP socket ([`UdpPort`]), one end of a link between two devices of one process
-//! ([`InternalPort`]), one of these ([`DevicePort`]), or one end of a link in memory for tests ([`MemoryPort`]).
+//! ([`XskPort`]), a UDP socket ([`UdpPort`]), or one end of a link between two devices of one process
+//! ([`InternalPort`]); a device has these as [`DevicePort`]s. [`MemoryPort`] is one end of a link in memory for tests.
 //!
 //! `unsafe` is allowed only in `umem`, in `prefetch`, in `xsk_port`'s `open`, `options` and `rings`, and in `udp_port`'s `sys`,
 //! each with its invariant at the top.

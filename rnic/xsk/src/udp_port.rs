@@ -102,6 +102,16 @@ impl UdpPort {
         })
     }
 
+    /// How the kernel sends datagrams to `remote`, from `local` or an address of its choice: that address, and the
+    /// largest packet that the path takes, as far as is known, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: no route leads there, or the host has not the local address.
+    pub fn path(remote: IpAddr, local: Option<IpAddr>) -> io::Result<(IpAddr, u32)> {
+        sys::path(remote, local)
+    }
+
     /// What it is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -329,7 +339,7 @@ impl UdpPort {
     }
 }
 
-/// What became of the frames at the front of the queue.
+/// What happened to the frames at the front of the queue.
 enum Sent {
     Taken(usize),
     Lost(usize),

@@ -69,6 +69,7 @@ mod tcp_pipe;
 mod tools;
 mod transfers;
 mod two_users;
+mod udp;
 mod unread_requests;
 mod users;
 mod verbs;

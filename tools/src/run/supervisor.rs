@@ -3,6 +3,7 @@
 //! the kernel closes then. It is in a process group of its own, so that Ctrl-C reaches the program and not
 //! the daemon that the program still needs.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,11 +50,12 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts it and waits until the daemon answers.
-    pub(super) fn start(rnicd: &Path) -> Result<Self, RunError> {
+    pub(super) fn start(rnicd: &Path, arguments: &[String]) -> Result<Self, RunError> {
         let mut process = Command::new("/proc/self/exe")
             .arg0("rnic-run")
             .arg(OPTION)
             .arg(rnicd)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -75,7 +77,7 @@ impl Supervisor {
         if line.pop() != Some(0) {
             return Err(RunError::NotStarted);
         }
-        supervisor.socket = PathBuf::from(std::ffi::OsString::from_vec(line));
+        supervisor.socket = PathBuf::from(OsString::from_vec(line));
         Ok(supervisor)
     }
 
@@ -98,10 +100,10 @@ impl Drop for Supervisor {
     }
 }
 
-/// What the supervisor does: starts `rnicd`, tells the path of its socket on standard output, and waits until
+/// What the supervisor does: starts `rnicd` with these arguments, tells the path of its socket on standard output, and waits until
 /// standard input is closed.
-pub fn supervise(rnicd: &Path) -> ExitCode {
-    match Private::start(rnicd).and_then(|private| private.serve()) {
+pub fn supervise(rnicd: &Path, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match Private::start(rnicd, arguments).and_then(|private| private.serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(told) => {
             crate::errln!("rnic-run: {told}");
@@ -129,7 +131,7 @@ enum Woken {
 }
 
 impl Private {
-    fn start(rnicd: &Path) -> Result<Self, String> {
+    fn start(rnicd: &Path, arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         // The supervisor ends when `rnic-run` does, and not before: a program that signals all processes of a
         // session or a container means the others.
         signals::block().map_err(failed("sigprocmask"))?;
@@ -137,8 +139,8 @@ impl Private {
         let log = File::create(directory.path().join("log")).map_err(failed("its log"))?;
         let errors = log.try_clone().map_err(failed("its log"))?;
         let daemon = start::command(rnicd.as_os_str())
-            .args(["--loopback", "--private"])
-            .arg("--socket")
+            .args(arguments)
+            .args(["--private", "--socket"])
             .arg(directory.path().join(SOCKET_NAME))
             .stdin(Stdio::null())
             .stdout(log)

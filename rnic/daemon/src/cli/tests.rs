@@ -93,5 +93,15 @@ fn a_wrong_value_is_told_with_what_was_asked_and_what_may_be() {
         }
     }
     assert!(parse(&["--loopback", "--no-loopback"]).is_err());
-    assert!(parse(&["--private"]).is_err(), "only with --loopback");
+    assert!(
+        parse(&["--private"]).is_err(),
+        "only with --loopback or --udp"
+    );
+    for udp in ["--udp", "--udp=:9900", "--udp=198.18.0.1"] {
+        assert!(parse(&[udp, "--private"]).is_ok(), "{udp}");
+        assert!(parse(&[udp, "--loopback"]).is_err(), "{udp}");
+        assert!(parse(&[udp, "--no-loopback"]).is_err(), "{udp}");
+    }
+    assert!(parse(&["--udp", "198.18.0.1:9900"]).is_ok());
+    assert!(parse(&["--udp", "eth0"]).is_err());
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
-use rnic_device::{Configured, Setting, settings};
+use rnic_device::{Configured, Setting, UdpLink, settings};
 use rnic_ipc::find::DEFAULT_SOCKET;
 
 use crate::metrics::MetricsAddress;
@@ -21,6 +21,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) admin_group: Option<u32>,
     pub(crate) loopback: bool,
     pub(crate) no_loopback: bool,
+    /// None: there are interfaces, or the loopback alone.
+    pub(crate) udp: Option<UdpLink>,
     pub(crate) no_wait: bool,
     pub(crate) no_seccomp: bool,
     /// None: nowhere.
@@ -33,11 +35,11 @@ pub(crate) struct DaemonConfig {
 impl Configured for DaemonConfig {
     const SETTINGS: &'static [Setting<Self>] = settings! {
         "socket" "PATH" Text, Restart;
-            "Unix socket that clients connect to; with --loopback rnicd.sock in $XDG_RUNTIME_DIR";
+            "Unix socket that clients connect to; with --loopback or --udp rnicd.sock in $XDG_RUNTIME_DIR";
             set |config, value| config.socket = PathBuf::from(value.text());
             show |config| config.socket.display();
         "socket_mode" "MODE" Text, Restart;
-            "Permissions of the socket file in octal, which say who may connect; with --loopback 0600";
+            "Permissions of the socket file in octal, which say who may connect; with --loopback or --udp 0600";
             set |config, value| config.socket_mode = octal(value.text())?;
             show |config| format!("{:04o}", config.socket_mode);
         "socket_group" "GROUP" NumberOrText(0, u32::MAX), Restart;
@@ -56,6 +58,10 @@ impl Configured for DaemonConfig {
             "Do not serve connections between addresses of this host, only those over interfaces";
             set |config, value| config.no_loopback = value.flag();
             show |config| config.no_loopback;
+        "udp" "[ADDRESS][:PORT]" Text, Reopen;
+            "Open no interface, but a UDP port of this address, or of all: reach hosts that have the same, or SCTP in UDP, and serve connections between addresses of this host. Port 9899 unless another is given. Needs no privilege";
+            set |config, value| config.udp = Some(value.text().parse().map_err(|error: rnic_device::ParseUdpLinkError| error.to_string())?);
+            show |config| config.udp.map_or_else(|| "none".to_owned(), |link| link.to_string());
         "no_wait" "" Flag, Restart;
             "End with an error when an interface is not there, is down or has no address, and leave one that is taken away closed. Without this the daemon serves the others, and opens each when it is ready";
             set |config, value| config.no_wait = value.flag();
@@ -86,11 +92,23 @@ impl Configured for DaemonConfig {
             admin_group: None,
             loopback: false,
             no_loopback: false,
+            udp: None,
             no_wait: false,
             no_seccomp: false,
             metrics: None,
             drain: Duration::from_secs(2),
             log: LevelFilter::Info,
+        }
+    }
+}
+
+impl DaemonConfig {
+    /// The option by which it opens no interface, if it was given.
+    pub(crate) fn without_interface(&self) -> Option<&'static str> {
+        match (self.loopback, self.udp) {
+            (true, _) => Some("--loopback"),
+            (false, Some(_)) => Some("--udp"),
+            (false, None) => None,
         }
     }
 }

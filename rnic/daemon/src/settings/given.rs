@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use rnic_device::{Configured, DeviceConfig, Kind, Setting, Value};
 
 use super::declared::DaemonConfig;
@@ -70,9 +70,18 @@ impl Args for Given {
             .help("Interface to open, in this network namespace; may be given several times [default: those of the configuration file]");
         let command = command.arg(interface);
         let command = command.args(DaemonConfig::SETTINGS.iter().map(argument));
+        let without_interface = ArgGroup::new("without_interface").args(["loopback", "udp"]);
         command
+            .group(without_interface)
             .args(DeviceConfig::SETTINGS.iter().map(argument))
-            .mut_arg("no_loopback", |it| it.conflicts_with("loopback"))
+            .mut_arg("no_loopback", |it| {
+                it.conflicts_with_all(["loopback", "udp"])
+            })
+            .mut_arg("udp", |it| {
+                it.conflicts_with("loopback")
+                    .num_args(0..=1)
+                    .default_missing_value("")
+            })
     }
 
     fn augment_args_for_update(command: Command) -> Command {

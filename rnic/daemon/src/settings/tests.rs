@@ -194,6 +194,41 @@ fn the_command_line_says_which_interfaces_and_goes_before_their_tables() {
 }
 
 #[test]
+fn a_udp_port_stands_for_an_interface() {
+    let of = |file: &str| {
+        let said = format!("udp = \"198.18.0.1\"\nsocket = \"/tmp/a.sock\"\n{file}");
+        let file = config::parse(Path::new("t.toml"), &said).unwrap();
+        Settings::of(Given::default(), file)
+    };
+    let file = "shards = 2\nsctp_udp_peer_port = 9900\nallowed_peers = [\"198.18.0.0/24\"]";
+    let settings = of(file).unwrap();
+    let [device] = &settings.devices[..] else {
+        panic!("{settings:?}");
+    };
+    let link = "198.18.0.1:9899".parse().ok();
+    assert_eq!((device.udp, device.loopback), (link, LoopbackUse::Only));
+    assert_eq!(device.shards, ShardCount::Number(2));
+    let udp = SctpUdp {
+        port: 9899,
+        peer_port: Some(9900),
+    };
+    assert_eq!(device.sctp_udp, Some(udp));
+    assert!(device.limits.interface_peers.contains_key("udp"));
+    assert_eq!(settings.own.socket_mode, SOCKET_MODE_OF_USER);
+    for (wrong, words) in [
+        ("mode = \"native\"", ["--udp", "mode"]),
+        ("sctp_udp_port = 9900", ["--udp", "sctp_udp_port"]),
+        ("interface = \"eth0\"", ["--udp", "eth0"]),
+        ("loopback = true", ["loopback", "udp"]),
+    ] {
+        let error = of(wrong).unwrap_err().to_string();
+        for word in words {
+            assert!(error.contains(word), "no {word} in {error}");
+        }
+    }
+}
+
+#[test]
 fn idle_peers_are_asked_when_somebody_said_after_what_time() {
     let of = |file: &str| {
         let file = config::parse(Path::new("t.toml"), file).unwrap();

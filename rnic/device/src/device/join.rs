@@ -49,7 +49,7 @@ impl Core {
         let addresses = self.interface.interface_addresses().unwrap_or_default();
         let is_free = |slot: u8, address: IpAddr| {
             let local = SocketAddr::new(address, JOIN_PORT + u16::from(slot));
-            let at = LocalPort::new(Transport::Tcp, local);
+            let at = LocalPort::new(self.interface.transport(Transport::Tcp), local);
             let scope = self.interface.home(address);
             scope.is_ok_and(|scope| self.interface.ports.is_free(at, scope))
         };
@@ -152,14 +152,14 @@ impl Core {
             return Ok(());
         }
         let scope = self.interface.home(local.ip())?;
-        let at = LocalPort::new(Transport::Tcp, local);
+        let at = LocalPort::new(self.interface.transport(Transport::Tcp), local);
         let reserved = self.interface.ports.listen(at, scope)?;
         // Those of the PRM begin at the other end.
         let listener = ListenerId(u32::MAX - state.listened);
         let spec = ListenSpec {
             local,
             backlog: BACKLOG,
-            transport: Transport::Tcp,
+            transport: self.interface.transport(Transport::Tcp),
         };
         let rules = self.lock_peer_rules();
         let peers = self.listener_rules(&rules, OWNER, local);
@@ -184,7 +184,7 @@ impl Core {
         };
         let unlistened = self.shards.all_do(|| Command::Unlisten { listener });
         log_refusal("a listener for joins", unlistened);
-        let at = LocalPort::new(Transport::Tcp, local.port());
+        let at = LocalPort::new(self.interface.transport(Transport::Tcp), local.port());
         self.interface.ports.unlistened(at);
     }
 
@@ -317,7 +317,7 @@ impl Core {
                 remote: join.remote.port(),
                 local: Some(join.local.address),
                 local_port: 0,
-                transport: Transport::Tcp,
+                transport: self.interface.transport(Transport::Tcp),
                 mpa: join.mpa,
                 private_data: join.hello().encode(),
             };

@@ -1,5 +1,7 @@
 //! What is done about events of the shards. Never waits for a shard.
 
+use std::net::IpAddr;
+
 use rnic_engine::command::{Command, ShardEvent};
 use rnic_host::ports::LocalPort;
 use rnic_ipc::control::Event;
@@ -7,6 +9,7 @@ use rnic_ipc::id::ClientId;
 
 use super::core::Core;
 use crate::clients::audit::{self, RefusedPeer};
+use crate::interface::paths::PathToPeer;
 use crate::joins::{Message, OWNER};
 use crate::runtime::To;
 use crate::runtime::driver::ShardMessage;
@@ -33,9 +36,7 @@ impl Core {
                 let at = LocalPort::new(transport, local);
                 self.interface.ports.released(at, message.stamp);
             }
-            ShardEvent::PathDoubtful { local, remote } => {
-                self.interface.stale_neighbors.add(local, remote);
-            }
+            ShardEvent::PathDoubtful { local, remote } => self.find_path_again(local, remote),
             ShardEvent::PeerRefused {
                 client,
                 listener,
@@ -83,6 +84,21 @@ impl Core {
                     self.clients.evict(&client, code, &message);
                 }
             }
+        }
+    }
+
+    /// Has the host look for the path to a peer that is silent, or to a further address of a peer.
+    fn find_path_again(&self, local: IpAddr, remote: IpAddr) {
+        let Some(link) = &self.interface.config.udp else {
+            return self.interface.stale_neighbors.add(local, remote);
+        };
+        // Without one, packets go where the last ones went.
+        if let Ok(PathToPeer { path, .. }) = self.interface.udp_path(link, remote, Some(local)) {
+            self.shards.try_post_all(|| Command::MovePath {
+                local,
+                remote,
+                path,
+            });
         }
     }
 

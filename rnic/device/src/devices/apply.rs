@@ -157,8 +157,9 @@ fn needs_reopen(opened: &DeviceConfig, asked: &DeviceConfig) -> Vec<String> {
 type IsSame = fn(&DeviceConfig, &DeviceConfig) -> bool;
 
 /// What also holds from the opening on, and is no [`Setting`](crate::Setting) of an interface.
-const OTHERS: [(&str, IsSame); 7] = [
+const OTHERS: [(&str, IsSame); 8] = [
     ("loopback", |a, b| a.loopback == b.loopback),
+    ("udp", |a, b| a.udp == b.udp),
     ("vlan", |a, b| a.vlans == b.vlans),
     ("runtime", |a, b| a.runtime == b.runtime),
     ("no_seccomp", |a, b| a.seccomp == b.seccomp),

@@ -189,7 +189,7 @@ impl OpenInterface {
 }
 
 /// Whether an address means something on one link only, where another host may have the same.
-fn is_of_one_link(address: IpAddr) -> bool {
+pub(super) fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_loopback(),
         IpAddr::V6(address) => address.is_unicast_link_local() || address.is_loopback(),

@@ -15,9 +15,9 @@ use rnic_ipc::control::{Refusal, RefusalCode};
 use rnic_net::{Path, PathDefaults};
 use rnic_xsk::{ChunkSize, Umem};
 
-use super::OpenInterface;
 use super::open::{self, Opened, ShardParts};
 use super::paths::{L2Interface, PathToPeer};
+use super::{OpenInterface, udp};
 use crate::{DeviceConfig, DeviceError, LoopbackUse, refuse};
 
 /// Addresses that every host has (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3).
@@ -31,9 +31,10 @@ const CHUNK: ChunkSize = ChunkSize::Bytes16384;
 /// Fewer frames are too few for a window of each direction and what waits to be delivered.
 const FRAMES_MIN: u32 = 256;
 
-/// Opens a device of the loopback alone, of a number of its own.
+/// Opens a device of the loopback alone, or with UDP sockets beside, of a number of its own.
 pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceError> {
-    open::check_shards(&config, config.shards.of(1))?;
+    let shards = udp::shards(&config);
+    open::check_shards(&config, shards)?;
     if config.frames < FRAMES_MIN {
         return Err(DeviceError::BadConfig {
             what: "a number of frames",
@@ -41,17 +42,27 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             advice: format!("the loopback needs at least {FRAMES_MIN}"),
         });
     }
-    let cores = config.cores.of(1, &config.interface, &[]);
+    let cores = config.cores.of(shards, &config.interface, &[]);
     let cores = cores.map_err(open::host("the processors of this process"))?;
     let (umem, pool) = Umem::heap(config.frames, CHUNK);
     let interface = Interface {
         name: config.interface.clone(),
         index: 0,
-        mac: [0; 6],
-        defaults: PathDefaults::new(untagged_mtu(umem.frame_capacity())),
+        mac: udp::mac(&config),
+        defaults: match config.udp {
+            Some(_) => udp::path_defaults(&umem),
+            None => PathDefaults::new(untagged_mtu(umem.frame_capacity())),
+        },
+    };
+    let queues = match &config.udp {
+        Some(link) => udp::bind(link, &umem, cores.len())?,
+        None => Vec::new(),
     };
     log::info!(
-        "loopback: MTU {}, {} frames of {} bytes",
+        "{}: MTU {}, {} frames of {} bytes",
+        config
+            .udp
+            .map_or_else(|| "loopback".to_owned(), |link| format!("UDP port {link}")),
         interface.defaults.mtu,
         config.frames,
         CHUNK.bytes()
@@ -68,7 +79,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             cores,
             umem,
             pool,
-            queues: Vec::new(),
+            queues,
         },
     })
 }
@@ -78,7 +89,11 @@ impl OpenInterface {
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         match self.config.loopback {
             LoopbackUse::Off => false,
-            LoopbackUse::Only => is_of_host(address),
+            LoopbackUse::Only => {
+                let bound = self.config.udp.and_then(|link| link.address);
+                let is_served = address.is_loopback() || bound.is_none_or(|it| it == address);
+                is_served && is_of_host(address)
+            }
             LoopbackUse::Beside if address.is_loopback() => self.has_loopback_addresses(),
             LoopbackUse::Beside => self
                 .interface_addresses()

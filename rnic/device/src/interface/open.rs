@@ -13,7 +13,7 @@ use rnic_host::{Interface, Netlink};
 use rnic_host::{Members, Sockets, SocketsConfig, attach, joined_frames};
 use rnic_net::Vlans;
 use rnic_steering::{KnownFlows, ModePreference, SteeringConfig};
-use rnic_xsk::{ChunkSize, FramePool, Umem, XskPort};
+use rnic_xsk::{ChunkSize, DevicePort, FramePool, Umem, XskPort};
 
 use super::paths::L2Interface;
 use super::{OpenInterface, loopback};
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Entries of each ring of each queue.
-const RING: u32 = 512;
+pub(super) const RING: u32 = 512;
 /// Frames for each queue: two rings full, and as many in connections' hands.
 const FRAMES_PER_QUEUE: u32 = 4 * RING;
 
@@ -43,8 +43,8 @@ pub(super) struct ShardParts {
     pub(super) cores: Vec<Option<u32>>,
     pub(super) umem: Umem,
     pub(super) pool: FramePool,
-    /// The interface's; none on the loopback.
-    pub(super) queues: Vec<XskPort>,
+    /// The interface's, or UDP sockets; none on the loopback.
+    pub(super) queues: Vec<DevicePort<XskPort>>,
 }
 
 /// An interface with its shards, ready to be driven.
@@ -188,7 +188,7 @@ pub(crate) fn open(config: DeviceConfig, number: u8) -> Result<Opened, DeviceErr
             cores,
             umem,
             pool,
-            queues: ports,
+            queues: ports.into_iter().map(DevicePort::Queue).collect(),
         },
     })
 }

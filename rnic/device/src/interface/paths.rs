@@ -44,6 +44,9 @@ impl OpenInterface {
 
     /// The addresses of all of the kernel's interfaces that are this device's.
     pub(crate) fn interface_addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
+        if let Some(link) = &self.config.udp {
+            return self.udp_addresses(link);
+        }
         let mut all = Vec::new();
         if let Some(netlink) = &self.netlink {
             for l2 in self.l2_interfaces() {
@@ -55,9 +58,12 @@ impl OpenInterface {
 
     /// Whether `remote` is an address of this device, or the kernel's route to it is one of this device's.
     pub(crate) fn leads_to(&self, remote: IpAddr) -> bool {
+        let by_udp = |link| self.udp_path(link, remote, None).is_ok();
         let over = |netlink| move |l2: &L2Interface| leads_over(netlink, &l2.interface, remote);
         let routed = |netlink| self.l2_interfaces().iter().any(over(netlink));
-        self.is_own(remote) || self.netlink.as_ref().is_some_and(routed)
+        self.is_own(remote)
+            || self.config.udp.as_ref().is_some_and(by_udp)
+            || self.netlink.as_ref().is_some_and(routed)
     }
 
     /// The index of the kernel's interface that has a local address.
@@ -97,6 +103,9 @@ impl OpenInterface {
         local: Option<IpAddr>,
         timeout: Option<Duration>,
     ) -> Result<PathToPeer, Refusal> {
+        if let Some(link) = &self.config.udp {
+            return self.udp_path(link, remote, local);
+        }
         let (netlink, l2) = self.l2_toward(remote, local)?;
         let (local, path) = find_way(netlink, &l2.interface, remote, local, timeout)?;
         let vlan = l2.vlan.or_else(|| self.vlans.of(local));
@@ -124,6 +133,9 @@ impl OpenInterface {
         local: Option<IpAddr>,
         waited: Duration,
     ) -> Result<bool, Refusal> {
+        if let Some(link) = &self.config.udp {
+            return self.udp_path(link, remote, local).map(|_| true);
+        }
         let (netlink, l2) = self.l2_toward(remote, local)?;
         let time = (waited, self.config.resolve_timeout);
         is_resolved(netlink, &l2.interface, remote, local, time)

@@ -20,7 +20,8 @@ use crate::refuse;
 use crate::runtime::To;
 
 impl ClientSession {
-    pub(super) fn listen(&self, spec: ListenSpec) -> Result<Response, Refusal> {
+    pub(super) fn listen(&self, mut spec: ListenSpec) -> Result<Response, Refusal> {
+        spec.transport = self.core().interface.transport(spec.transport);
         let scope = self.core().interface.home(spec.local.ip())?;
         self.follow_port_start();
         let grant = self.core().prm().listen(self.id(), &spec)?;
@@ -115,7 +116,8 @@ impl ClientSession {
     }
 
     /// Finds the path to the peer, which may take seconds, and then connects.
-    pub(super) fn connect(&self, qp: QpNum, spec: ConnectSpec) -> Result<Response, Refusal> {
+    pub(super) fn connect(&self, qp: QpNum, mut spec: ConnectSpec) -> Result<Response, Refusal> {
+        spec.transport = self.core().interface.transport(spec.transport);
         refuse::check_mpa(&spec.mpa, &spec.private_data)?;
         check_remote(spec.remote)?;
         // Refused at once, rather than after the path is found.

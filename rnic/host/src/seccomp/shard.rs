@@ -3,8 +3,8 @@
 use super::program::Rule;
 
 /// The calls of a shard's thread. It opens nothing, connects to nobody, starts nothing and maps
-/// nothing that can be executed.
-pub(super) fn rules() -> Vec<Rule> {
+/// nothing that can be executed. `udp`: its port is a UDP socket.
+pub(super) fn rules(udp: bool) -> Vec<Rule> {
     let own_process = std::process::id();
     let executable = libc::PROT_EXEC as u32;
     let without = |call, argument| Rule::Without {
@@ -19,6 +19,9 @@ pub(super) fn rules() -> Vec<Rule> {
         .copied()
         .map(Rule::Allow)
         .collect();
+    if udp {
+        rules.extend(UDP.iter().copied().map(Rule::Allow));
+    }
     rules.extend([
         without(libc::SYS_mmap, 2),
         without(libc::SYS_mprotect, 2),
@@ -63,6 +66,14 @@ const WORK: &[libc::c_long] = &[
     // After SIGSTOP and SIGCONT, or a debugger's visit.
     libc::SYS_restart_syscall,
     libc::SYS_rt_sigreturn,
+];
+
+/// What a UDP socket takes beside.
+const UDP: &[libc::c_long] = &[
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmsg,
+    // Whether what is sent may be fragmented.
+    libc::SYS_setsockopt,
 ];
 
 /// What commands bring and take: rings, regions, sockets; the allocator. HashMap's seeds. Clients'

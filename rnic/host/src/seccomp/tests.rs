@@ -32,7 +32,7 @@ fn filtered() {
         return;
     };
     let worker = move || {
-        install(&shard_rules()).unwrap();
+        install(&shard_rules(false)).unwrap();
         match what.as_str() {
             "socket" => drop(TcpListener::bind("127.0.0.1:0")),
             "program" => drop(Command::new("/bin/true").status()),

@@ -20,6 +20,7 @@ pub(super) const PARTS_MAX: usize = 128;
 
 /// Bytes that wait to be received or sent, as far as the host lets anybody have as much.
 const BUFFER: c_int = 8 << 20;
+const ANY_PORT: u16 = 9;
 /// Words of control messages: address, class, size of segments; or an error with addresses.
 const CONTROL_WORDS: usize = 24;
 
@@ -277,7 +278,7 @@ impl Socket {
         Ok((is_known && whole).then_some(received))
     }
 
-    /// Takes an entry of the error queue, with as much of the datagram as fits. None of one that is of no use.
+    /// Takes an entry of the error queue, with as much of the datagram as fits. None of one that names no datagram.
     pub(super) fn take_error(&self, quoted: &mut [u8]) -> Result<Option<QueuedError>, Errno> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE;
         let mut parts = [IoSliceMut::new(quoted)];
@@ -371,6 +372,36 @@ impl Route {
             }
             _ => false,
         }
+    }
+}
+
+/// [`UdpPort::path`](super::UdpPort::path).
+pub(super) fn path(remote: IpAddr, local: Option<IpAddr>) -> io::Result<(IpAddr, u32)> {
+    let (family, level, option) = match remote {
+        IpAddr::V4(_) => (AddressFamily::INET, libc::SOL_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (AddressFamily::INET6, libc::SOL_IPV6, libc::IPV6_MTU),
+    };
+    let fd = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if let Some(local) = local {
+        rustix::net::bind(&fd, &SocketAddr::new(local, 0))?;
+    }
+    // It sends nothing, so any port will do.
+    rustix::net::connect(&fd, &SocketAddr::new(remote, ANY_PORT))?;
+    let found = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    let (mut mtu, mut len): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
+    // SAFETY: the kernel writes one int and its length, both of which outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw mut mtu).cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => Ok((found.ip(), mtu.cast_unsigned())),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

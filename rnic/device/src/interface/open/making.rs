@@ -29,13 +29,13 @@ struct Making<'m> {
     cores: Vec<Option<u32>>,
 }
 
-/// Makes as many shards as there are tables of flows, and one at least. Queue n goes to shard n modulo their number.
+/// Makes as many shards as there are processors for, each chosen or not. Queue n goes to shard n modulo their number.
 pub(super) fn shards(
     interface: &OpenInterface,
     parts: ShardParts,
     tap: Option<Tap>,
 ) -> Result<Shards, DeviceError> {
-    let count = parts.flows.len().max(1);
+    let count = parts.cores.len();
     let making = Making {
         interface,
         config: &interface.config,
@@ -44,7 +44,7 @@ pub(super) fn shards(
     };
     let mut ports: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
     for (queue, port) in parts.queues.into_iter().enumerate() {
-        ports[queue % count].push(DevicePort::Queue(port));
+        ports[queue % count].push(port);
     }
     let mut siblings = making.siblings(count)?.into_iter();
     let mut flows = parts.flows.into_iter();

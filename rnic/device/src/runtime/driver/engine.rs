@@ -107,6 +107,10 @@ impl<P: Port> Engine<P> {
         self.number
     }
 
+    pub(crate) fn ports(&self) -> &[P] {
+        self.shard.ports()
+    }
+
     /// The shard itself, to put it to sleep.
     pub(crate) fn shard(&mut self) -> &mut Shard<P> {
         &mut self.shard

@@ -74,9 +74,11 @@ pub(super) fn start<P: Port + Send + std::fmt::Debug + 'static>(
         polling,
     };
     let name = thread_name(worker.engine.number().into());
+    let mut ports = worker.engine.ports().iter();
+    let udp = ports.any(Port::is_of_kernel);
     let thread = threads::spawn(Builder::new().name(name), move || {
         let bug = EndProcess("shard");
-        let confined = runs_on(core).and_then(|()| confine(seccomp));
+        let confined = runs_on(core).and_then(|()| confine(seccomp, udp));
         let may_run = confined.is_ok();
         // The starting thread waits for this.
         let _ = ready.send(confined);
@@ -155,12 +157,12 @@ pub(in crate::runtime) fn thread_name(shard: usize) -> String {
 }
 
 /// Leaves the calling thread what a shard needs of the kernel.
-fn confine(seccomp: bool) -> std::io::Result<()> {
+fn confine(seccomp: bool, udp: bool) -> std::io::Result<()> {
     privileges::renounce("rnic-shard");
     if !seccomp {
         return Ok(());
     }
-    seccomp::restrict_shard().map_err(|error| {
+    seccomp::restrict_shard(udp).map_err(|error| {
         let why = format!("the seccomp filter of its thread: {error} (--no-seccomp does without)");
         std::io::Error::new(error.kind(), why)
     })
