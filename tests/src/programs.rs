@@ -93,7 +93,12 @@ impl Programs {
     /// The hosts, with daemons of these options on `a` and `b`.
     #[must_use]
     pub fn with_each(name: &str, daemons: [&DaemonOptions; 2]) -> Self {
-        let pair = Pair::with_each(name, &LinkOptions::default(), daemons);
+        Self::of(Pair::with_each(name, &LinkOptions::default(), daemons))
+    }
+
+    /// These hosts.
+    #[must_use]
+    pub fn of(pair: Pair) -> Self {
         let library = Library::new(&pair.lab);
         Self { pair, library }
     }

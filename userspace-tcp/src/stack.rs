@@ -261,6 +261,19 @@ impl<B> Stack<B> {
         connection.acknowledged(ack)
     }
 
+    /// Bytes in the send queue that the peer has not acknowledged, sent and unsent. 0 when the connection is gone.
+    pub fn unacknowledged(&self, conn: ConnId) -> u64 {
+        self.connections
+            .get(conn)
+            .map_or(0, Connection::unacknowledged)
+    }
+
+    /// If an acknowledgment is owed, it is not delayed any more ([`Config::ack_delay`]): it leaves with the next
+    /// transmission, alone if nothing else does. `false` when the connection is gone.
+    pub fn acknowledge_at_once(&mut self, conn: ConnId) -> bool {
+        self.end(conn, |connection, _| connection.acknowledge_at_once())
+    }
+
     /// Segments in the send queue, sent and unsent: as many buffers of the layer above. 0 when the
     /// connection is gone.
     pub fn queued_segments(&self, conn: ConnId) -> usize {

@@ -117,6 +117,12 @@ pub enum Error {
         /// `send` or `receive`.
         queue: &'static str,
     },
+    /// A Send with Immediate Data for a queue pair that is not joined by number.
+    #[error(
+        "a Send with payload and immediate data on a connection: RFC 7306 has immediate data alone, or after an RDMA \
+         Write; only queue pairs that are joined by number have it"
+    )]
+    NotJoined,
     /// A receive for a queue pair that takes its receives from a shared receive queue.
     #[error("this queue pair's receives come from a shared receive queue: post them there")]
     SharedReceives,

@@ -47,6 +47,8 @@ pub struct QueuePair {
     turn: Mutex<()>,
     /// Whether it began to connect, or failed, or takes early sends.
     takes_sends: AtomicBool,
+    /// It was joined by number.
+    joined: AtomicBool,
     early_sends: bool,
     max_sge: usize,
     max_inline: usize,
@@ -163,6 +165,7 @@ impl QueuePair {
             rq: Mutex::new(rq),
             turn: Mutex::default(),
             takes_sends: AtomicBool::new(config.early_sends),
+            joined: AtomicBool::new(false),
             early_sends: config.early_sends,
             max_sge: (config.max_sge as usize).min(MAX_SGE),
             max_inline: (config.max_inline as usize).min(MAX_INLINE),
@@ -227,6 +230,9 @@ impl QueuePair {
             self.context().check()?;
             return Err(Error::NotConnected);
         }
+        if work.iter().any(WorkRequest::is_for_joined) && !self.joined.load(Ordering::Relaxed) {
+            return Err(Error::NotJoined);
+        }
         self.post((&self.sq, push), work, |context, qp| {
             context.transmit_posted(qp)
         })
@@ -280,7 +286,9 @@ impl QueuePair {
     /// own, as in [`ConnectOptions`].
     ///
     /// There is no end to the attempts but that of the wait, or of the queue pair. Sends of the peer for which no receive is
-    /// posted wait for one, whatever [`QpConfig::receive_wait`] says.
+    /// posted wait for one, whatever [`QpConfig::receive_wait`] says. Sends and RDMA Writes complete when the peer's RNIC has
+    /// acknowledged them. A peer that goes away while nothing is being sent ends nothing here: the next that is posted fails
+    /// with [`WcStatus::RetryExceeded`].
     pub fn join(
         &self,
         local: IpAddr,
@@ -293,7 +301,9 @@ impl QueuePair {
 
     pub(crate) fn begin_to_join(&self, spec: JoinSpec) -> Result<(), Error> {
         let qp = self.num();
-        self.begin_connection(&Request::Join { qp, spec }, connecting_from)
+        self.begin_connection(&Request::Join { qp, spec }, connecting_from)?;
+        self.joined.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(crate) fn begin_to_connect(
@@ -393,6 +403,7 @@ impl QueuePair {
         let _turn = lock(&self.turn);
         self.modify(QpState::Idle)?;
         self.takes_sends.store(self.early_sends, Ordering::Relaxed);
+        self.joined.store(false, Ordering::Relaxed);
         let mut inboxes = self.context().events().inboxes();
         if let Some(found) = inboxes.qps.get_mut(&self.num()) {
             found.begin_anew();

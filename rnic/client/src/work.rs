@@ -43,6 +43,14 @@ impl<'a> WorkRequest<'a> {
         work
     }
 
+    /// A Send with 32 bits of Immediate Data, which the peer finds in the upper half of its completion's. Only for a queue
+    /// pair that is [joined by number](crate::QueuePair::join).
+    pub fn send_with_immediate(wr_id: u64, sges: &'a [Sge], data: u32) -> Self {
+        let mut work = Self::new(WrOpcode::SendImmediate, wr_id, sges);
+        work.slot.rkey = data;
+        work
+    }
+
     /// An RDMA Write (RFC 5040 section 5.1) to the start of `remote`.
     pub fn write(wr_id: u64, sges: &'a [Sge], remote: RemoteMemory) -> Self {
         Self::new(WrOpcode::Write, wr_id, sges).to(remote)
@@ -265,6 +273,7 @@ impl<'a> WorkRequest<'a> {
         let carriers = [
             WrOpcode::Send,
             WrOpcode::SendInvalidate,
+            WrOpcode::SendImmediate,
             WrOpcode::Write,
             WrOpcode::WriteImmediate,
         ];
@@ -291,6 +300,11 @@ impl<'a> WorkRequest<'a> {
         self.slot.wr_id = number;
         self.slot.flags |= WR_SIGNALED | WR_TRACKED;
         self
+    }
+
+    /// Only a queue pair that is joined by number sends it.
+    pub(crate) fn is_for_joined(&self) -> bool {
+        self.slot.opcode == WrOpcode::SendImmediate as u8
     }
 
     pub(crate) fn is_recv(&self) -> bool {

@@ -39,6 +39,9 @@ fn words(status: WcStatus) -> &'static str {
         WcStatus::RemoteOperation => {
             "the peer ended the connection with a Terminate; the connection's end says why"
         }
+        WcStatus::RetryExceeded => {
+            "the peer of this queue pair, which is joined by number, is gone: join it again"
+        }
         _ => "for a reason that this version of the crate has no words for",
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Conn {
     pub unheard: Option<Box<Unheard>>,
     /// Its flow was entered in [`FlowSink`] with this state.
     pub entered: Option<FlowState>,
+    /// Its queue pair is joined by number: what it sends completes when the peer has acknowledged it.
+    pub joined: bool,
     /// It is in the shard's ready list.
     pub ready: bool,
     /// FIN was asked of TCP.
@@ -179,6 +181,7 @@ impl Conn {
             deadline: None,
             unheard: None,
             entered: None,
+            joined: false,
             ready: false,
             closing: false,
             close_by: None,

@@ -60,6 +60,7 @@ pub use times::{WorkClass, WorkTimes};
 pub(crate) use crc_verified::CrcVerified;
 use hold::Hold;
 pub(crate) use hold::{Behind, HoldStep};
+use join::Joined;
 use recv_queue::ReceiveSide;
 pub(crate) use segmenter::TxSegments;
 use send::SendSide;
@@ -113,7 +114,7 @@ pub struct Qp {
     /// What leaves is summed for TCP's checksum.
     checks: bool,
     /// It is joined by number: see `join`.
-    joined: Option<Box<[u8]>>,
+    joined: Option<Box<Joined>>,
     send: SendSide,
     receive: ReceiveSide,
     hold: Hold,
@@ -284,19 +285,20 @@ impl Qp {
             ird,
             ord,
             expect_rtr,
+            sends_with_immediate: self.joined.is_some(),
         }));
         self.send.open(ord, initiator, negotiated.rtr);
     }
 
-    /// The client posted work: answers the doorbell. Posted to a queue pair in Error, it is
-    /// flushed at once; then it says true, and there may be a fault to tell.
+    /// The client posted work: answers the doorbell. Posted to a queue pair in Error, or whose peer has gone, it ends at
+    /// once; then it says true, and there may be a fault to tell.
     pub fn doorbell(&mut self, ctx: &mut QpContext<'_>) -> bool {
         self.send.clear_pending();
         let flushes = self.state == QpState::Error;
         if flushes {
             self.flush(ctx);
         }
-        flushes
+        flushes || self.fail_lost(ctx)
     }
 
     /// It is in Ready to send: what is posted is sent, and not flushed.
@@ -494,11 +496,13 @@ impl Qp {
         std::mem::take(&mut self.ending.invalid_stag)
     }
 
-    /// The connection is gone, or did not come about. All work is flushed; the state is Error.
-    /// No memory is touched any more.
+    /// The connection is gone, or did not come about. All work is flushed; the state is Error, but for a queue pair that
+    /// loses its peer (see `join`). No memory is touched any more.
     pub fn connection_ended(&mut self, ctx: &mut QpContext<'_>, reason: DisconnectReason) {
         log::debug!("queue pair {}: connection ended: {reason:?}", self.id.num);
-        self.enter_error(ctx);
+        if !self.loses_peer(ctx, reason) {
+            self.enter_error(ctx);
+        }
     }
 
     /// A CQ that it uses died: Error at once, and [`Self::wants_close`] says to abort.

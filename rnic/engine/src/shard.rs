@@ -22,6 +22,7 @@ mod ctl;
 mod datapath;
 mod holds;
 mod immediate;
+mod joined;
 mod llp;
 mod loopback;
 mod media;

@@ -34,7 +34,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 31;
+pub const PROTOCOL_VERSION: u32 = 32;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;

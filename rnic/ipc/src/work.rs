@@ -184,6 +184,8 @@ numbered! {
         /// for a window; a region with memory of its own names itself as the one that it is taken
         /// from.
         FastRegister = 11,
+        /// Send with Immediate Data: `rkey`. Only of a queue pair that is joined by number.
+        SendImmediate = 12,
     }
 }
 
@@ -231,7 +233,8 @@ pub struct Completion {
     pub flags: u16,
     /// Receive of a Send with Invalidate: the STag that was invalidated.
     pub invalidated: u32,
-    /// Receive of Immediate Data: the data, the first byte on the wire the most significant.
+    /// Receive of Immediate Data: the data, the first byte on the wire the most significant. Of a Send with Immediate
+    /// Data: [`immediate_of_send`].
     pub immediate: u64,
 }
 
@@ -239,8 +242,13 @@ pub struct Completion {
 pub const WC_WITH_INVALIDATE: u16 = 1;
 /// The Send or Immediate Data asked for a solicited event.
 pub const WC_SOLICITED: u16 = 2;
-/// The receive took Immediate Data (RFC 7306 section 6) and no Send.
+/// The receive took Immediate Data (RFC 7306 section 6), or a Send with some.
 pub const WC_WITH_IMMEDIATE: u16 = 4;
+
+/// The 32 bits that a Send has, as those 64 of which the others are all 1.
+pub const fn immediate_of_send(data: u32) -> u64 {
+    (data as u64) << 32 | u32::MAX as u64
+}
 /// The work request had [`WR_TRACKED`].
 pub const WC_TRACKED: u16 = WR_TRACKED as u16;
 
@@ -270,6 +278,8 @@ numbered! {
         RemoteAccess = 5,
         /// The peer ended the stream with a Terminate for another reason.
         RemoteOperation = 6,
+        /// The peer of a queue pair that is joined by number is gone.
+        RetryExceeded = 7,
     }
 }
 

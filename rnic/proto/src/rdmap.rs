@@ -11,7 +11,7 @@ pub mod stream;
 pub mod terminate;
 
 pub use atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
-pub use control::{Opcode, SendKind};
+pub use control::{Opcode, SendKind, SendWord};
 pub use errors::{RdmapError, TerminateError};
 pub use read_request::ReadRequest;
 pub use stream::{Inbound, Stream};

@@ -9,8 +9,8 @@ use crate::abi::{
     IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_GENERAL_ERR, IBV_WC_LOC_LEN_ERR,
     IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_RDMA_READ,
     IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
-    IBV_WC_REM_OP_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV,
-    IBV_WC_WR_FLUSH_ERR, ibv_wc,
+    IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_wc,
 };
 use crate::cq::Cq;
 use crate::ffi::{Outcome, Ptr, field};
@@ -73,7 +73,7 @@ fn translate(completion: &WorkCompletion, qp_num: u32) -> ibv_wc {
         let Immediate { data, written } = Immediate::decode(immediate);
         wc.imm_data = data;
         wc.wc_flags = IBV_WC_WITH_IMM;
-        wc.byte_len = written.unwrap_or(0);
+        wc.byte_len = written.unwrap_or(completion.byte_len);
         if written.is_some() {
             wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
         }
@@ -83,7 +83,7 @@ fn translate(completion: &WorkCompletion, qp_num: u32) -> ibv_wc {
 
 /// The verbs' immediate data, 32 bits, in the 64 bits that RFC 7306 section 6 has. First are the program's, as
 /// they lie in memory. Then comes how many bytes the RDMA Write before has written, or all ones when there was
-/// none (a Send with immediate data and without payload).
+/// none (a Send with immediate data).
 pub(crate) struct Immediate {
     /// In network order, as the verbs have it.
     pub(crate) data: u32,
@@ -117,13 +117,17 @@ fn status(status: WcStatus) -> c_int {
         WcStatus::WorkRequestFlushed => IBV_WC_WR_FLUSH_ERR,
         WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
         WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+        WcStatus::RetryExceeded => IBV_WC_RETRY_EXC_ERR,
         _ => IBV_WC_GENERAL_ERR,
     }
 }
 
 fn opcode(opcode: WrOpcode) -> c_int {
     match opcode {
-        WrOpcode::Send | WrOpcode::SendInvalidate | WrOpcode::Immediate => IBV_WC_SEND,
+        WrOpcode::Send
+        | WrOpcode::SendInvalidate
+        | WrOpcode::SendImmediate
+        | WrOpcode::Immediate => IBV_WC_SEND,
         WrOpcode::Write | WrOpcode::WriteImmediate => IBV_WC_RDMA_WRITE,
         WrOpcode::Read => IBV_WC_RDMA_READ,
         WrOpcode::Recv => IBV_WC_RECV,

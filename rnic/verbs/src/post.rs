@@ -239,10 +239,7 @@ fn work_of<'a>(request: &ibv_send_wr, sges: &'a [Sge]) -> Outcome<WorkRequest<'a
         IBV_WR_SEND_WITH_INV => WorkRequest::send_with_invalidate(wr_id, sges, imm_data),
         IBV_WR_SEND_WITH_IMM if is_empty(sges) => WorkRequest::immediate(wr_id, immediate(None)),
         IBV_WR_SEND_WITH_IMM => {
-            return Err(Fail::unsupported(
-                "a Send with payload and immediate data: RFC 7306 has immediate data alone, or after an \
-                 RDMA Write",
-            ));
+            WorkRequest::send_with_immediate(wr_id, sges, u32::from_be(imm_data))
         }
         IBV_WR_RDMA_WRITE => WorkRequest::write(wr_id, sges, remote),
         IBV_WR_RDMA_WRITE_WITH_IMM => {

@@ -237,7 +237,7 @@ impl Qp {
         match (found, wanted) {
             (_, IBV_QPS_ERR) => self.qp.fail()?,
             (IBV_QPS_INIT, IBV_QPS_RESET | IBV_QPS_INIT) => {}
-            (IBV_QPS_RTR | IBV_QPS_RTS, IBV_QPS_RESET) => {
+            (IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE, IBV_QPS_RESET) => {
                 self.qp.fail()?;
                 self.begin_anew()?;
             }

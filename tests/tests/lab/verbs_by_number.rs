@@ -1,7 +1,14 @@
 //! Debian's programs that connect queue pairs by `ibv_modify_qp`, unmodified, between two daemons.
 
-use rnic_tests::lab::INTERFACE;
+use std::time::Duration;
+
+use rnic_tests::daemon::{Daemon, DaemonOptions};
+use rnic_tests::lab::{INTERFACE, Lab, LinkOptions};
+use rnic_tests::linksim::Linksim;
+use rnic_tests::pair::Pair;
 use rnic_tests::programs::Programs;
+
+use super::verbs_semantics::{C, built};
 
 /// perftest's programs, without `-R`.
 const PERFTEST: [&str; 9] = [
@@ -70,4 +77,43 @@ fn ping_pongs_find_their_peers_by_number() {
     let said = programs.run_by_number(&line, &programs.address());
     let said = said.server.failure();
     assert!(said.contains("give a GID index"), "{said}");
+}
+
+/// Runs both ends of `joined.c`, of which the second is killed.
+fn run_joined(programs: &Programs, rounds: u32) {
+    let program = built(programs, "joined.c", C);
+    let socket = programs.pair.lab.directory().join("socket");
+    let (program, socket) = (program.display(), socket.display());
+    let end = |role: &str| format!("env {program} {role} {socket} {rounds}");
+    let b = programs.on_b(&end("b")).spawn();
+    let a = programs.on_a(&end("a")).run();
+    let b = b.finish(Duration::from_secs(30));
+    assert!(a.status.success(), "{a}\n{b}");
+    assert_eq!(b.stderr, "", "{b}");
+}
+
+#[test]
+fn joined_queue_pairs_are_as_those_of_infiniband() {
+    run_joined(&Programs::new("number-joined"), 1000);
+}
+
+/// A completion that came too early is seen here.
+#[test]
+fn joined_queue_pairs_are_as_those_of_infiniband_over_a_long_and_bad_link() {
+    let mut lab = Lab::new("number-joined-far");
+    let (a, middle, b) = lab.over(&LinkOptions::default());
+    let options = DaemonOptions::default();
+    let (daemon_a, daemon_b) = (
+        Daemon::start(&lab, &a, &options),
+        Daemon::start(&lab, &b, &options),
+    );
+    let _link = Linksim::start(&middle, &["--delay=20ms", "--loss=1%"]);
+    let pair = Pair {
+        daemon_a,
+        daemon_b,
+        a,
+        b,
+        lab,
+    };
+    run_joined(&Programs::of(pair), 30);
 }

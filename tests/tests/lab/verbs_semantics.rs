@@ -5,6 +5,7 @@
 //! - `backlog.c`: rsockets that are connected before they are accepted;
 //! - `faulty.c`: a peer of an rsocket that sends what none sends;
 //! - `identifiers.c`: second calls, ports, queue pairs and channels of identifiers, peers that do not wait;
+//! - `joined.c` (of [`super::verbs_by_number`]): queue pairs that are joined by number;
 //! - `mapped.c`: memory that an rsocket maps for its peer;
 //! - `numbered.c`: queue pairs that are named by their number;
 //! - `outcomes.c`: events and errors that programs are told, and when;
@@ -33,11 +34,15 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm", "-pthread"]);
+pub(super) const C: (&str, &[&str]) = ("gcc", &["-libverbs", "-lrdmacm", "-pthread"]);
 /// With nothing of the verbs but the headers.
 const CPP_ALONE: (&str, &[&str]) = ("g++", &["-std=c++17", "-ldl"]);
 
-fn built(programs: &Programs, source: &str, (compiler, with): (&str, &[&str])) -> PathBuf {
+pub(super) fn built(
+    programs: &Programs,
+    source: &str,
+    (compiler, with): (&str, &[&str]),
+) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("verbs");
     let program = programs.pair.lab.directory().join("program");
     let built = Command::new(compiler)

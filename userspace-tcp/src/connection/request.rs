@@ -126,6 +126,19 @@ impl<B> Connection<B> {
         (queued == 0 || ack == Some(self.outbound.wire(self.outbound.tail()))).then_some(queued)
     }
 
+    /// See [`crate::Stack::unacknowledged`].
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        // An acknowledged FIN comes after the last byte.
+        self.outbound.tail().saturating_sub(self.outbound.una())
+    }
+
+    /// See [`crate::Stack::acknowledge_at_once`].
+    pub(crate) fn acknowledge_at_once(&mut self) {
+        if let Some(until) = self.inbound.ack_deadline() {
+            self.inbound.end_ack_delay(until);
+        }
+    }
+
     /// See [`crate::Stack::cut`].
     pub(crate) fn cut(&self) -> usize {
         let largest = self.outbound.window_max();

@@ -23,7 +23,12 @@ impl Qp {
     }
 
     #[inline(always)]
-    fn complete_send(&mut self, ctx: &mut QpContext<'_>, posted: Posted, outcome: Outcome) {
+    pub(super) fn complete_send(
+        &mut self,
+        ctx: &mut QpContext<'_>,
+        posted: Posted,
+        outcome: Outcome,
+    ) {
         count(ctx, outcome.status);
         let success = outcome.status == WcStatus::Success;
         if success && let Some(class) = WorkClass::of(posted.opcode) {
@@ -101,11 +106,7 @@ impl Qp {
         for _ in 0..self.send.ring.capacity() {
             match self.send.ring.pop(&mut self.send.request) {
                 Ok(true) => {
-                    let slot = &self.send.request.slot;
-                    let posted = Posted {
-                        signaled: true,
-                        ..self.posted(slot, ctx.now)
-                    };
+                    let posted = self.posted(&self.send.request.slot, ctx.now);
                     self.complete_send(ctx, posted, Outcome::FLUSHED);
                 }
                 Ok(false) => break,

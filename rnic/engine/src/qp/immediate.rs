@@ -24,7 +24,6 @@ impl Qp {
         self.name_message(work.ticket, Qn::SEND, msn);
         ctx.counters.immediates_sent += 1;
         self.message_done(Source::Work);
-        self.work_sent(work.ticket);
         Ok(())
     }
 

@@ -267,6 +267,11 @@ impl Qp {
         out.add(&written);
         self.send.at += layout.len() as u64;
         ctx.counters.fpdus_sent += 1;
+        if let (Next::Work, Some(work)) = (next, self.send.work)
+            && matches!(work.kind, Kind::Immediate)
+        {
+            self.work_sent(work.ticket);
+        }
         Ok(())
     }
 

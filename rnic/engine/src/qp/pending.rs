@@ -112,6 +112,12 @@ impl Outcome {
         byte_len: 0,
     };
 
+    /// The peer's RNIC is gone.
+    pub(super) const LOST: Self = Self {
+        status: WcStatus::RetryExceeded,
+        byte_len: 0,
+    };
+
     /// It was not done, or nobody knows.
     pub(super) const FLUSHED: Self = Self {
         status: WcStatus::WorkRequestFlushed,
@@ -223,6 +229,13 @@ impl Pending {
             entry.outcome.get_or_insert(Outcome::FLUSHED);
         }
         self.end(ticket, outcome);
+    }
+
+    /// Says how the oldest that has not ended does.
+    pub(super) fn end_first(&mut self, outcome: Outcome) {
+        if let Some(entry) = (self.entries.iter_mut()).find(|entry| entry.outcome.is_none()) {
+            entry.outcome = Some(outcome);
+        }
     }
 
     #[cfg(test)]

@@ -3,11 +3,16 @@
 //! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
 
 use rnic_ipc::control::QpState;
-use rnic_ipc::work::{Completion, Sge, WC_SOLICITED, WC_WITH_INVALIDATE, WcStatus};
+use rnic_ipc::work::{
+    Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus,
+    immediate_of_send,
+};
 use rnic_proto::ddp::{DdpError, Header};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
-use rnic_proto::rdmap::{Inbound, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
+use rnic_proto::rdmap::{
+    Inbound, Offending, RdmapError, ReadRequest, SendKind, SendWord, TerminateError,
+};
 use rnic_proto::{Bytes, MessageOffset, Msn, Stag, TaggedOffset};
 
 use super::message::RTR_TOKEN;
@@ -308,14 +313,14 @@ impl Qp {
             } => self.deliver_read(ctx, token),
             Inbound::Send {
                 kind,
-                invalidate,
+                word,
                 mo,
                 len,
                 last: true,
                 ..
             } => {
                 let length = mo.0.saturating_add(len);
-                return self.deliver_send(ctx, kind, invalidate, length);
+                return self.deliver_send(ctx, kind, word, length);
             }
             Inbound::ReadRequest { msn, request } => {
                 return self.deliver_read_request(ctx, msn, request);
@@ -346,21 +351,28 @@ impl Qp {
         &mut self,
         ctx: &mut QpContext<'_>,
         kind: SendKind,
-        invalidate: Option<Stag>,
+        word: u32,
         length: u32,
     ) -> Result<(), TerminateError> {
         let mut completion = Completion {
             byte_len: length,
             ..self.receive_completion()
         };
-        if let Some(stag) = invalidate {
-            if ctx.stags.invalidate(stag, self.id.user()).is_err() {
-                ctx.counters.refused_invalidate += 1;
-                return Err(RdmapError::CannotInvalidate.into());
+        match kind.word {
+            SendWord::Unused => {}
+            SendWord::Immediate => {
+                completion.flags |= WC_WITH_IMMEDIATE;
+                completion.immediate = immediate_of_send(word);
             }
-            ctx.counters.stags_invalidated += 1;
-            completion.flags |= WC_WITH_INVALIDATE;
-            completion.invalidated = stag.0;
+            SendWord::Invalidate => {
+                if ctx.stags.invalidate(Stag(word), self.id.user()).is_err() {
+                    ctx.counters.refused_invalidate += 1;
+                    return Err(RdmapError::CannotInvalidate.into());
+                }
+                ctx.counters.stags_invalidated += 1;
+                completion.flags |= WC_WITH_INVALIDATE;
+                completion.invalidated = word;
+            }
         }
         if kind.solicited {
             completion.flags |= WC_SOLICITED;

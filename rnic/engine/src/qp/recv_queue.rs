@@ -104,6 +104,11 @@ impl ReceiveSide {
         self.current == Some(msn)
     }
 
+    /// Whether a receive is under way.
+    pub(super) fn is_filling(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// The receive of this Send, just taken, is under way.
     pub(super) fn begin(&mut self, msn: Msn) {
         self.current = Some(msn);

@@ -103,7 +103,8 @@ impl Qp {
         self.state = QpState::Terminate;
         let control = terminate.error.control();
         self.ending.close = Some(CloseKind::TerminateReceived { control });
-        if let Some(ticket) = self.named(terminate) {
+        let named = self.named(terminate);
+        if let Some(ticket) = self.refused(named, terminate.ddp_header) {
             let outcome = Outcome {
                 status: remote_status(terminate.error),
                 byte_len: 0,

@@ -8,6 +8,7 @@ mod fences;
 mod hostile;
 mod immediate;
 mod inline;
+mod join;
 mod local_errors;
 mod markers;
 mod programs;

@@ -41,7 +41,10 @@ impl WorkClass {
     /// That of an opcode as the client wrote it; none when it means nothing on a send queue.
     pub(super) fn of(opcode: u8) -> Option<Self> {
         Some(match WrOpcode::from_u8(opcode)? {
-            WrOpcode::Send | WrOpcode::SendInvalidate | WrOpcode::Immediate => Self::Send,
+            WrOpcode::Send
+            | WrOpcode::SendInvalidate
+            | WrOpcode::SendImmediate
+            | WrOpcode::Immediate => Self::Send,
             WrOpcode::Write | WrOpcode::WriteImmediate => Self::Write,
             WrOpcode::Read => Self::Read,
             WrOpcode::AtomicFetchAdd | WrOpcode::AtomicCompareSwap => Self::Atomic,

@@ -8,7 +8,7 @@ use rnic_ipc::work::{
     sges_for_inline,
 };
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
-use rnic_proto::rdmap::{ReadRequest, SendKind, Stream, segment};
+use rnic_proto::rdmap::{ReadRequest, SendKind, SendWord, Stream, segment};
 use rnic_proto::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
 use userspace_net::Instant;
 
@@ -162,21 +162,25 @@ impl Qp {
     /// The header of the first segment of what is a message with payload.
     #[inline(always)]
     fn payload_head(&self, opcode: WrOpcode, slot: &WorkSlot) -> Option<Head> {
-        let stag = Stag(slot.rkey);
         match opcode {
-            WrOpcode::Send | WrOpcode::SendInvalidate => {
+            WrOpcode::SendImmediate if self.joined.is_none() => None,
+            WrOpcode::Send | WrOpcode::SendInvalidate | WrOpcode::SendImmediate => {
                 let kind = SendKind {
                     solicited: slot.flags & WR_SOLICITED != 0,
-                    invalidate: opcode == WrOpcode::SendInvalidate,
+                    word: match opcode {
+                        WrOpcode::SendInvalidate => SendWord::Invalidate,
+                        WrOpcode::SendImmediate => SendWord::Immediate,
+                        _ => SendWord::Unused,
+                    },
                 };
                 let msn = self.stream.as_ref()?.next_send();
                 let mo = MessageOffset(0);
-                let head = segment::send(kind, stag, msn, mo, false);
+                let head = segment::send(kind, slot.rkey, msn, mo, false);
                 Some(Head::Untagged(head))
             }
             WrOpcode::Write | WrOpcode::WriteImmediate => {
                 let to = TaggedOffset(slot.remote_addr);
-                Some(Head::Tagged(segment::write(stag, to, false)))
+                Some(Head::Tagged(segment::write(Stag(slot.rkey), to, false)))
             }
             _ => None,
         }
@@ -192,7 +196,12 @@ impl Qp {
         out: &mut impl TxSegments,
     ) -> Option<()> {
         let is_next = self.may_send_work() && self.send.is_between_messages();
-        if !is_next || self.send.markers.are_on() || self.send.pending.is_full() {
+        // What completes later needs its entry.
+        if !is_next
+            || self.joined.is_some()
+            || self.send.markers.are_on()
+            || self.send.pending.is_full()
+        {
             return None;
         }
         let slot = self.send.ring.single()?;
@@ -305,10 +314,14 @@ impl Qp {
         Ok(())
     }
 
-    /// The work under way needs no answer of the peer's: it has ended when it is handed to the LLP.
+    /// The work under way needs no answer of the peer's: it has ended when it is handed to the LLP, or when the peer's LLP
+    /// has it.
     pub(super) fn work_sent(&mut self, ticket: Ticket) {
+        match self.joined {
+            None => self.send.pending.end(ticket, Outcome::SENT),
+            Some(_) => self.sent_to_peer(ticket),
+        }
         self.send.work = None;
-        self.send.pending.end(ticket, Outcome::SENT);
     }
 
     pub(super) fn name_message(&mut self, ticket: Ticket, qn: Qn, msn: Msn) {

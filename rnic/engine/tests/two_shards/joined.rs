@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use rnic_engine::command::{Command, JoinEvent, ShardEvent};
+use rnic_engine::shard::ShardConfig;
 use rnic_ipc::control::{MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
-use rnic_ipc::work::WrOpcode;
+use rnic_ipc::work::{WcStatus, WrOpcode};
 
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
-use crate::side::Side;
+use crate::side::{Side, pattern};
 use crate::world::World;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -100,20 +101,70 @@ fn an_attempt_that_fails_leaves_the_queue_pair_idle_with_its_work() {
         abort: true,
     };
     world.b.shard.execute(disconnect, world.now).unwrap();
-    assert!(world.run_until(SOON, |w| w.a.state(qp) == QpState::Error));
-    assert_eq!(take_event(&mut world.a), Some(JoinEvent::Ended));
+    assert!(world.run_until(SOON, |w| take_event(&mut w.a) == Some(JoinEvent::Ended)));
+    // Nothing was being sent: the next that is to be sent fails.
+    assert_eq!(world.a.state(qp), QpState::Rts);
+    world.a.post_work(qp, WrOpcode::Send, 3, 0, to_a, 50);
+    assert!(world.run_until(SOON, |w| w.a.completion(3).is_some()));
+    let status = world.a.completion(3).map(|completion| completion.status);
+    assert_eq!(status, Some(WcStatus::RetryExceeded as u8));
+    assert_eq!(world.a.state(qp), QpState::Error);
 }
 
-#[test]
-fn a_send_to_a_joined_queue_pair_waits_for_its_receive_over_a_rough_link() {
-    let mut world = World::new(7, ROUGH);
+/// Two queue pairs that are joined, in RDMA mode.
+fn joined(world: &mut World) -> (QpNum, QpNum) {
     let now = world.now;
     let (qp_a, qp_b) = (world.a.create_qp(), world.b.create_qp());
     set_joined(&mut world.a, qp_a, Some(b"answer"), now);
     set_joined(&mut world.b, qp_b, Some(b""), now);
     world.b.listen(4, now);
-    connect(&mut world, qp_a, 41_000);
-    assert_eq!(answer(&mut world, qp_b, b"answer"), JoinEvent::Established);
+    connect(world, qp_a, 41_000);
+    assert_eq!(answer(world, qp_b, b"answer"), JoinEvent::Established);
+    (qp_a, qp_b)
+}
+
+#[test]
+fn a_write_completes_when_the_peer_has_its_bytes() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, ROUGH);
+        let (qp, _) = joined(&mut world);
+        let sink = (world.b.stag, 0);
+        for wr_id in 0..10 {
+            let len = 1 + (wr_id as usize * 2311 + seed as usize * 7) % 20_000;
+            world.a.fill(0, len, seed * 100 + wr_id);
+            world.a.post_work(qp, WrOpcode::Write, wr_id, 0, sink, len);
+            assert!(world.run_until(SOON, |w| w.a.completion(wr_id).is_some()));
+            let there = world.b.read(0, len);
+            assert_eq!(
+                there,
+                pattern(len, seed * 100 + wr_id),
+                "seed {seed}, {wr_id}"
+            );
+        }
+    }
+}
+
+/// Nobody waits for an acknowledgment that is delayed.
+#[test]
+fn a_message_alone_completes_within_a_round_trip() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp, _) = joined(&mut world);
+    world.run_for(Duration::from_secs(1));
+    let sink = (world.b.stag, 0);
+    let ack_delay = ShardConfig::default().tcp.ack_delay;
+    for wr_id in 0..5 {
+        let begun = world.now;
+        world.a.post_work(qp, WrOpcode::Write, wr_id, 0, sink, 8);
+        assert!(world.run_until(SOON, |w| w.a.completion(wr_id).is_some()));
+        let took = world.now.saturating_duration_since(begun);
+        assert!(took < ack_delay / 2, "{took:?}");
+    }
+}
+
+#[test]
+fn a_send_to_a_joined_queue_pair_waits_for_its_receive_over_a_rough_link() {
+    let mut world = World::new(7, ROUGH);
+    let (qp_a, qp_b) = joined(&mut world);
     let to_b = (world.b.stag, 0);
     world.a.post_work(qp_a, WrOpcode::Send, 1, 0, to_b, 50);
     world.run_for(Duration::from_secs(30));

@@ -17,7 +17,8 @@ pub const VERSION: u8 = 1;
 /// The bits that mean nothing.
 const RESERVED: u8 = 0x30;
 
-/// The RDMA Message Opcodes (RFC 5040 Figure 4, RFC 7306 Figure 2).
+/// The RDMA Message Opcodes (RFC 5040 Figure 4, RFC 7306 Figure 2), and the Sends with Immediate Data of
+/// `docs/extensions.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// RDMA Write.
@@ -26,7 +27,7 @@ pub enum Opcode {
     ReadRequest,
     /// RDMA Read Response.
     ReadResponse,
-    /// One of the four Sends.
+    /// One of the Sends.
     Send(SendKind),
     Terminate,
     /// Immediate Data, with Solicited Event or without.
@@ -38,13 +39,25 @@ pub enum Opcode {
     AtomicResponse,
 }
 
-/// The four Send Message Types.
+/// The four Send Message Types, and those two with Immediate Data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SendKind {
     /// Raise the receiver's solicited event.
     pub solicited: bool,
-    /// The message carries an STag to invalidate.
-    pub invalidate: bool,
+    /// What the message has in its header.
+    pub word: SendWord,
+}
+
+/// What the 32 bits of a Send's header are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SendWord {
+    /// Nothing.
+    #[default]
+    Unused,
+    /// An STag to invalidate.
+    Invalidate,
+    /// Immediate Data: only where both ends have agreed on that ([`StreamConfig`](super::stream::StreamConfig)).
+    Immediate,
 }
 
 opcode_numbers! {
@@ -52,15 +65,17 @@ opcode_numbers! {
     0 = { Self::Write },
     1 = { Self::ReadRequest },
     2 = { Self::ReadResponse },
-    3 = { Self::Send(SendKind { solicited: false, invalidate: false }) },
-    4 = { Self::Send(SendKind { solicited: false, invalidate: true }) },
-    5 = { Self::Send(SendKind { solicited: true, invalidate: false }) },
-    6 = { Self::Send(SendKind { solicited: true, invalidate: true }) },
+    3 = { Self::Send(SendKind { solicited: false, word: SendWord::Unused }) },
+    4 = { Self::Send(SendKind { solicited: false, word: SendWord::Invalidate }) },
+    5 = { Self::Send(SendKind { solicited: true, word: SendWord::Unused }) },
+    6 = { Self::Send(SendKind { solicited: true, word: SendWord::Invalidate }) },
     7 = { Self::Terminate },
     8 = { Self::Immediate { solicited: false } },
     9 = { Self::Immediate { solicited: true } },
     10 = { Self::AtomicRequest },
     11 = { Self::AtomicResponse },
+    12 = { Self::Send(SendKind { solicited: false, word: SendWord::Immediate }) },
+    13 = { Self::Send(SendKind { solicited: true, word: SendWord::Immediate }) },
 }
 
 impl Opcode {

@@ -7,7 +7,7 @@
 mod tests;
 
 use super::atomic::{self, AtomicRequest, AtomicResponse};
-use super::control::{Opcode, SendKind};
+use super::control::{Opcode, SendKind, SendWord};
 use super::read_request::{self, ReadRequest};
 use crate::ddp::header::{self, Tagged, Untagged};
 use crate::{MessageOffset, Msn, Qn, Stag, TaggedOffset};
@@ -42,10 +42,14 @@ pub fn read_response(stag: Stag, to: TaggedOffset, last: bool) -> Tagged {
     tagged(Opcode::ReadResponse, stag, to, last)
 }
 
-/// The header of a segment of a Send. `invalidate` is not used unless `kind` says so.
+/// The header of a segment of a Send. `word`, the STag to invalidate or the Immediate Data, is not used unless `kind`
+/// says so.
 #[inline]
-pub fn send(kind: SendKind, invalidate: Stag, msn: Msn, mo: MessageOffset, last: bool) -> Untagged {
-    let ulp_word = if kind.invalidate { invalidate.0 } else { 0 };
+pub fn send(kind: SendKind, word: u32, msn: Msn, mo: MessageOffset, last: bool) -> Untagged {
+    let ulp_word = match kind.word {
+        SendWord::Unused => 0,
+        SendWord::Invalidate | SendWord::Immediate => word,
+    };
     untagged(Opcode::Send(kind), ulp_word, Qn::SEND, msn, mo, last)
 }
 
@@ -63,12 +67,12 @@ pub fn put_read_response(out: &mut [u8], stag: Stag, to: TaggedOffset, last: boo
 pub fn put_send(
     out: &mut [u8],
     kind: SendKind,
-    invalidate: Stag,
+    word: u32,
     msn: Msn,
     mo: MessageOffset,
     last: bool,
 ) -> usize {
-    put(out, &send(kind, invalidate, msn, mo, last).to_bytes())
+    put(out, &send(kind, word, msn, mo, last).to_bytes())
 }
 
 /// An RDMA Read Request, header and all.

@@ -37,6 +37,8 @@ pub struct StreamConfig {
     /// The responder's side: the Ready-to-Receive message that the peer will open with. Only that
     /// by Send changes what is classified: it becomes [`Inbound::Rtr`].
     pub expect_rtr: Option<Rtr>,
+    /// Sends may have Immediate Data.
+    pub sends_with_immediate: bool,
 }
 
 /// One end of an RDMAP Stream.
@@ -59,6 +61,7 @@ pub struct Stream {
     next_read: Msn,
     next_atomic_response: Msn,
     expect_rtr: bool,
+    sends_with_immediate: bool,
     receiving: bool,
     transmitting: bool,
 }
@@ -81,6 +84,7 @@ impl Stream {
             next_read: Msn::FIRST,
             next_atomic_response: Msn::FIRST,
             expect_rtr: config.expect_rtr == Some(Rtr::Send),
+            sends_with_immediate: config.sends_with_immediate,
             receiving: true,
             transmitting: true,
         }
@@ -205,7 +209,7 @@ impl Stream {
             }
             Rtr::Send => {
                 let msn = self.begin_send();
-                segment::put_send(out, SendKind::default(), stag, msn, MessageOffset(0), true)
+                segment::put_send(out, SendKind::default(), 0, msn, MessageOffset(0), true)
             }
         })
     }

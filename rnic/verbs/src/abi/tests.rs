@@ -305,6 +305,7 @@ fn every_constant_has_the_value_of_the_headers() {
         IBV_WC_WR_FLUSH_ERR,
         IBV_WC_REM_ACCESS_ERR,
         IBV_WC_REM_OP_ERR,
+        IBV_WC_RETRY_EXC_ERR,
         IBV_WC_SEND,
         IBV_WC_RDMA_WRITE,
         IBV_WC_RDMA_READ,

@@ -12,6 +12,7 @@ pub(crate) const IBV_WC_LOC_PROT_ERR: c_int = 4;
 pub(crate) const IBV_WC_WR_FLUSH_ERR: c_int = 5;
 pub(crate) const IBV_WC_REM_ACCESS_ERR: c_int = 10;
 pub(crate) const IBV_WC_REM_OP_ERR: c_int = 11;
+pub(crate) const IBV_WC_RETRY_EXC_ERR: c_int = 12;
 pub(crate) const IBV_WC_GENERAL_ERR: c_int = 21;
 
 pub(crate) const IBV_WC_SEND: c_int = 0;

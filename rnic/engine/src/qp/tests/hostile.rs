@@ -5,7 +5,7 @@ use rnic_proto::ddp::header::{Tagged, Untagged};
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::Layout;
 use rnic_proto::mpa::marker::Markers;
-use rnic_proto::rdmap::{Opcode, RdmapError, ReadRequest, SendKind};
+use rnic_proto::rdmap::{Opcode, RdmapError, ReadRequest, SendKind, SendWord};
 use rnic_proto::{MessageOffset, Msn, Qn};
 
 use super::markers::marked;
@@ -15,7 +15,7 @@ use crate::conn::PLACED_AT_ONCE;
 pub(super) const SINK: u64 = BASE + 0x2_0000;
 pub(super) const SEND: Opcode = Opcode::Send(SendKind {
     solicited: false,
-    invalidate: false,
+    word: SendWord::Unused,
 });
 
 pub(super) fn fpdu(header: &[u8], payload: &[u8]) -> Vec<u8> {

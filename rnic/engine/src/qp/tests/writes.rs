@@ -7,7 +7,7 @@ use rnic_proto::crc::{RESIDUE, crc_of};
 use rnic_proto::ddp::header::{Tagged, Untagged};
 use rnic_proto::mpa::fpdu::{CRC_LEN, Layout};
 use rnic_proto::mpa::marker::{MARKER_INTERVAL, fpdu_pointer};
-use rnic_proto::rdmap::{Opcode, SendKind};
+use rnic_proto::rdmap::{Opcode, SendKind, SendWord};
 use rnic_proto::{MessageOffset, Msn, Qn};
 
 use super::hostile::tagged;
@@ -101,7 +101,10 @@ fn any_fpdu(random: &mut Random, sender: &mut Sender) -> Vec<u8> {
         let invalidate = random.below(2) == 0;
         let opcode = Opcode::Send(SendKind {
             solicited: false,
-            invalidate,
+            word: match invalidate {
+                true => SendWord::Invalidate,
+                false => SendWord::Unused,
+            },
         });
         sender.sends += 1;
         let header = Untagged {
@@ -367,7 +370,7 @@ fn an_stag_that_is_invalidated_in_a_train_is_refused_behind_it() {
         };
         let opcode = Opcode::Send(SendKind {
             solicited: false,
-            invalidate: true,
+            word: SendWord::Invalidate,
         });
         let send = Untagged {
             last: true,

@@ -215,6 +215,8 @@ impl Ctl {
         tx: &mut Tx,
         id: ConnId,
     ) {
+        // What came with its FIN is acknowledged before.
+        tx.make_ready(dp, id);
         let Some(conn) = dp.conns.get_mut(id) else {
             return;
         };

@@ -229,6 +229,7 @@ impl Ctl {
         }
         slot.qp.doorbell(&mut dp.tables.context(slot.tally, dp.now));
         let (client, joined) = (slot.qp.client(), slot.qp.is_joined());
+        conn.joined = joined;
         if conn.is_loopback() || is_session {
             slot.qp.skip_checks();
         } else {

@@ -90,9 +90,15 @@ impl Tx {
     /// Gives a connection its turn in the next round, and counts what it holds: for after its queue in
     /// TCP has changed.
     pub(in crate::shard) fn make_ready<P: Port>(&mut self, dp: &mut Datapath<P>, id: ConnId) {
-        let Some(Phase::Rdma { .. }) = dp.conns.get(id).map(|conn| &conn.phase) else {
+        let Some(conn) = dp.conns.get(id) else {
             return;
         };
+        let Phase::Rdma { qp } = conn.phase else {
+            return;
+        };
+        if conn.joined {
+            dp.complete_acknowledged(id, qp);
+        }
         // First, so that it need not wait for room that it has just made itself. The queue pair is not
         // looked at for it: of one that waits nothing is needed yet.
         if let Some(client) = dp.served.client(id) {

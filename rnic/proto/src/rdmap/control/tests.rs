@@ -1,33 +1,32 @@
-use super::{Opcode, SendKind, VERSION, opcode, version};
+use super::{Opcode, SendKind, SendWord, VERSION, opcode, version};
 use crate::Qn;
 
 #[test]
 fn every_opcode_of_figure_4_and_of_rfc_7306_figure_2_has_its_number() {
-    let send = |invalidate, solicited| {
-        Opcode::Send(SendKind {
-            solicited,
-            invalidate,
-        })
-    };
+    let send = |word, solicited| Opcode::Send(SendKind { solicited, word });
+    let (unused, invalidate) = (SendWord::Unused, SendWord::Invalidate);
     let opcodes = [
         Opcode::Write,
         Opcode::ReadRequest,
         Opcode::ReadResponse,
-        send(false, false),
-        send(true, false),
-        send(false, true),
-        send(true, true),
+        send(unused, false),
+        send(invalidate, false),
+        send(unused, true),
+        send(invalidate, true),
         Opcode::Terminate,
         Opcode::Immediate { solicited: false },
         Opcode::Immediate { solicited: true },
         Opcode::AtomicRequest,
         Opcode::AtomicResponse,
+        // Those of docs/extensions.md.
+        send(SendWord::Immediate, false),
+        send(SendWord::Immediate, true),
     ];
     for (number, opcode) in (0..).zip(opcodes) {
         assert_eq!(opcode.number(), number, "{opcode:?}");
         assert_eq!(Opcode::from_number(number), Some(opcode));
     }
-    for number in 12..16 {
+    for number in 14..16 {
         assert_eq!(Opcode::from_number(number), None, "reserved");
     }
 }

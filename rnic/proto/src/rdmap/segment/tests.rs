@@ -3,7 +3,9 @@ use super::{
     SEND_LEN, WRITE_LEN, put_atomic_request, put_atomic_response, put_immediate, put_read_request,
     put_read_response, put_send, put_write,
 };
-use crate::rdmap::{AtomicOperation, AtomicRequest, AtomicResponse, ReadRequest, SendKind};
+use crate::rdmap::{
+    AtomicOperation, AtomicRequest, AtomicResponse, ReadRequest, SendKind, SendWord,
+};
 use crate::{MessageOffset, Msn, Stag, TaggedOffset};
 
 /// RFC 5040 Appendix A.1.
@@ -27,11 +29,11 @@ fn a_read_response_segment_opens_with_a_tagged_header() {
 #[test]
 fn a_send_segment_opens_with_an_untagged_header() {
     let mut out = [0xee; SEND_LEN];
-    let stag = Stag(0x0a0b_0c0d);
+    let word = 0x0a0b_0c0d;
     put_send(
         &mut out,
         SendKind::default(),
-        stag,
+        word,
         Msn(1),
         MessageOffset(0),
         true,
@@ -46,10 +48,10 @@ fn a_send_segment_opens_with_an_untagged_header() {
 #[test]
 fn a_send_with_invalidate_carries_the_stag() {
     let mut out = [0xee; SEND_LEN];
-    let (stag, mo) = (Stag(0x0a0b_0c0d), MessageOffset(5));
+    let (stag, mo) = (0x0a0b_0c0d, MessageOffset(5));
     let kind = SendKind {
         solicited: true,
-        invalidate: true,
+        word: SendWord::Invalidate,
     };
     put_send(&mut out, kind, stag, Msn(2), mo, false);
     assert_eq!(

@@ -100,7 +100,7 @@ impl Stream {
         let in_room = ahead < SENDS_AHEAD_MAX && (ahead > 0 || mo.0 >= next.mo().0);
         let sound = version == header::VERSION
             && qn == Qn::SEND
-            && matches!(opcode, Opcode::Send(_))
+            && matches!(opcode, Opcode::Send(kind) if self.takes(kind))
             && in_room
             && mo.0.checked_add(len).is_some();
         (sound && !self.expect_rtr).then_some(Early::Send {

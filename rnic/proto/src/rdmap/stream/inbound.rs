@@ -35,10 +35,10 @@ pub enum Inbound {
     },
     /// Place the payload in the receive that the message consumes; with `last`, deliver.
     Send {
-        /// Which of the four Sends.
+        /// Which of the Sends.
         kind: SendKind,
-        /// The STag to invalidate on delivery, when `kind` says so.
-        invalidate: Option<Stag>,
+        /// The STag to invalidate on delivery, or the Immediate Data, when `kind` says so.
+        word: u32,
         /// The message's number; [`Msn::FIRST`] consumes the first receive.
         msn: Msn,
         /// The payload's place in the message.

@@ -10,8 +10,8 @@ use crate::rdmap::control::{self, Opcode};
 use crate::rdmap::errors::{RdmapError, TerminateError};
 use crate::rdmap::read_request::{self, ReadRequest};
 use crate::rdmap::segment::IMMEDIATE_DATA_LEN;
-use crate::rdmap::{SendKind, Terminate};
-use crate::{Bytes, Msn, Qn, Stag};
+use crate::rdmap::{SendKind, SendWord, Terminate};
+use crate::{Bytes, Msn, Qn};
 
 impl Stream {
     /// Checks and classifies the next ULPDU in the LLP's order. On an error the stream is over:
@@ -75,6 +75,12 @@ impl Stream {
             Ok((Opcode::Send(kind), len)) => self.send(kind, header, len).ok(),
             _ => None,
         }
+    }
+
+    /// Whether Sends with such a word may come.
+    #[inline(always)]
+    pub(super) fn takes(&self, kind: SendKind) -> bool {
+        kind.word != SendWord::Immediate || self.sends_with_immediate
     }
 
     /// Takes back the segment that was classified last: it began the Send, or was the Immediate Data, of this number.
@@ -186,7 +192,8 @@ impl Stream {
         len: u32,
     ) -> Result<Inbound, TerminateError> {
         let &Untagged { msn, mo, last, .. } = header;
-        if self.send_under_way.is_some_and(|first| first != kind) {
+        let is_other = self.send_under_way.is_some_and(|first| first != kind);
+        if is_other || !self.takes(kind) {
             return Err(RdmapError::UnexpectedOpcode.into());
         }
         let progress = self.sends.advance(len, last);
@@ -195,10 +202,9 @@ impl Stream {
         if opening && progress == (Progress::Complete { length: 0 }) {
             return Ok(Inbound::Rtr);
         }
-        let invalidate = kind.invalidate.then_some(Stag(header.ulp_word));
         Ok(Inbound::Send {
             kind,
-            invalidate,
+            word: header.ulp_word,
             msn,
             mo,
             len,

@@ -15,12 +15,14 @@ use crate::rdmap::segment::{
     READ_RESPONSE_LEN, SEND_LEN, WRITE_LEN, put_read_request, put_read_response, put_send,
     put_write,
 };
-use crate::rdmap::{AtomicOperation, Offending, RdmapError, ReadRequest, SendKind, TerminateError};
+use crate::rdmap::{
+    AtomicOperation, Offending, RdmapError, ReadRequest, SendKind, SendWord, TerminateError,
+};
 use crate::{Gather, MessageOffset, Msn, Stag, TaggedOffset};
 
 const PLAIN: SendKind = SendKind {
     solicited: false,
-    invalidate: false,
+    word: SendWord::Unused,
 };
 
 const READ: ReadRequest = ReadRequest {
@@ -35,7 +37,7 @@ fn stream() -> Stream {
     Stream::new(StreamConfig {
         ird: 2,
         ord: 2,
-        expect_rtr: None,
+        ..StreamConfig::default()
     })
 }
 
@@ -51,14 +53,7 @@ fn write(stag: u32, to: u64, len: usize, last: bool) -> Vec<u8> {
 
 fn send(kind: SendKind, msn: u32, mo: u32, len: usize, last: bool) -> Vec<u8> {
     let mut out = vec![0xaa; SEND_LEN + len];
-    put_send(
-        &mut out,
-        kind,
-        Stag(0x77),
-        Msn(msn),
-        MessageOffset(mo),
-        last,
-    );
+    put_send(&mut out, kind, 0x77, Msn(msn), MessageOffset(mo), last);
     out
 }
 
@@ -96,7 +91,7 @@ fn a_send_in_two_segments() {
     let (kind, msn) = (PLAIN, Msn(1));
     let inbound = |mo, len, last| Inbound::Send {
         kind,
-        invalidate: None,
+        word: 0,
         msn,
         mo: MessageOffset(mo),
         len,
@@ -112,27 +107,47 @@ fn a_send_in_two_segments() {
 #[test]
 fn the_four_sends_are_told_apart() {
     let mut stream = stream();
+    assert_sends_are_told_apart(&mut stream, &[SendWord::Unused, SendWord::Invalidate]);
+}
+
+#[track_caller]
+fn assert_sends_are_told_apart(stream: &mut Stream, words: &[SendWord]) {
     let mut msn = 1;
     for solicited in [false, true] {
-        for invalidate in [false, true] {
-            let kind = SendKind {
-                solicited,
-                invalidate,
-            };
+        for &word in words {
+            let kind = SendKind { solicited, word };
             let expected = Inbound::Send {
                 kind,
-                invalidate: invalidate.then_some(Stag(0x77)),
+                word: if word == SendWord::Unused { 0 } else { 0x77 },
                 msn: Msn(msn),
                 mo: MessageOffset(0),
                 len: 3,
                 last: true,
             };
-            assert_eq!(
-                take(&mut stream, &send(kind, msn, 0, 3, true)),
-                Ok(expected)
-            );
+            let found = take(stream, &send(kind, msn, 0, 3, true));
+            assert_eq!(found, Ok(expected));
             msn += 1;
         }
+    }
+}
+
+/// `docs/extensions.md`: for others they are reserved opcodes (RFC 5040 section 4.1).
+#[test]
+fn sends_with_immediate_data_are_sends_where_that_was_agreed() {
+    let mut agreed = Stream::new(StreamConfig {
+        sends_with_immediate: true,
+        ..StreamConfig::default()
+    });
+    let words = [SendWord::Immediate, SendWord::Unused, SendWord::Invalidate];
+    assert_sends_are_told_apart(&mut agreed, &words);
+    for solicited in [false, true] {
+        let word = SendWord::Immediate;
+        let ulpdu = send(SendKind { solicited, word }, 1, 0, 3, true);
+        let early = |stream: &Stream| stream.early(&Gather::new(&[&ulpdu]));
+        let mut stream = stream();
+        assert_eq!(early(&stream), None);
+        let refused = take(&mut stream, &ulpdu);
+        assert_eq!(refused, Err(RdmapError::UnexpectedOpcode.into()));
     }
 }
 
@@ -201,6 +216,7 @@ fn our_indications_are_zero_length_messages() {
             ird: 1,
             ord: 1,
             expect_rtr,
+            ..StreamConfig::default()
         };
         let (mut ours, mut theirs) = (Stream::new(config), Stream::new(config));
         let mut out = [0xee; 46];
@@ -327,6 +343,7 @@ proptest! {
             ird: 1,
             ord: 2,
             expect_rtr: expect_rtr.then_some(Rtr::Send),
+            ..StreamConfig::default()
         };
         let (mut by_bytes, mut by_header) = (Stream::new(config), Stream::new(config));
         for stream in [&mut by_bytes, &mut by_header] {
