@@ -311,4 +311,16 @@ pub(crate) mod connections {
         let shard = (number >> RANGE_BITS) as usize;
         (shard, number & ((1 << RANGE_BITS) - 1))
     }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn a_number_has_its_shard_and_the_shards_own_one() {
+            for shard in [0, 1, 15] {
+                for own in [0, 1, 2, (1 << super::RANGE_BITS) - 1] {
+                    assert_eq!(super::parts(super::number(shard, own)), (shard, own));
+                }
+            }
+        }
+    }
 }

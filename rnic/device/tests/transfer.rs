@@ -8,7 +8,7 @@ mod support;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rnic_device::Runtime;
+use rnic_device::{DeviceConfig, Devices, Runtime};
 use rnic_ipc::control::{DisconnectReason, Event, RefusalCode, Request};
 use rnic_ipc::work::{WcStatus, WrOpcode};
 use support::{Client, Host, REGION, counter, drive, hosts, until};
@@ -136,26 +136,31 @@ fn a_shutdown_tells_the_client_and_resets_the_peer() {
         Client::new(near, &near_device),
         Client::new(far, &far_device),
     );
-    let local = them.listen(far.v4());
-    us.connect(local).unwrap();
+    us.connect(them.listen(far.v4())).unwrap();
     them.accept();
     them.established();
     us.established();
     far_device.shutdown();
-    match them.event() {
-        Event::Disconnected {
-            reason: DisconnectReason::ShuttingDown,
-            ..
-        } => {}
-        event => panic!("{event:?}"),
+    for (side, expected) in [
+        (&them, DisconnectReason::ShuttingDown),
+        (&us, DisconnectReason::Reset),
+    ] {
+        match side.event() {
+            Event::Disconnected { reason, .. } => assert_eq!(reason, expected),
+            event => panic!("{event:?}"),
+        }
     }
-    match us.event() {
-        Event::Disconnected {
-            reason: DisconnectReason::Reset,
-            ..
-        } => {}
-        event => panic!("{event:?}"),
-    }
+}
+
+#[test]
+fn what_the_host_has_in_use_on_an_interface_is_named() {
+    let hosts = hosts("devpol");
+    hosts[0].enter();
+    std::fs::write("/proc/sys/net/ipv4/conf/veth0/rp_filter", "1").unwrap();
+    let configs = [DeviceConfig::loopback(), DeviceConfig::new("veth0")];
+    let lines = Devices::host_policy(&configs);
+    let told = "interface veth0: rp_filter is 1";
+    assert!(lines.iter().any(|line| line.starts_with(told)), "{lines:?}");
 }
 
 #[test]

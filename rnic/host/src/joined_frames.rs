@@ -80,18 +80,22 @@ fn advice(name: &str, whose: &str, does: &str, features: &[Feature]) -> Vec<Stri
         .filter_map(|feature| {
             let option = feature.option();
             let what = format!("{whose} {does} ({option}), and such frames are lost");
-            match found.state(*feature) {
-                FeatureState::Off => None,
-                FeatureState::On => Some(format!("{what}: `ethtool -K {name} {option} off`")),
-                FeatureState::Fixed => Some(format!(
-                    "{what}; {name} does not let it be switched off: do so at what {name} is joined \
-                     to (a virtual machine's host), or use native mode"
-                )),
-            }
+            line(name, &what, option, found.state(*feature))
         })
         .collect();
     lines.dedup();
     lines
+}
+
+fn line(name: &str, what: &str, option: &str, state: FeatureState) -> Option<String> {
+    match state {
+        FeatureState::Off => None,
+        FeatureState::On => Some(format!("{what}: `ethtool -K {name} {option} off`")),
+        FeatureState::Fixed => Some(format!(
+            "{what}; {name} does not let it be switched off: do so at what {name} is joined to (a \
+             virtual machine's host), or use native mode"
+        )),
+    }
 }
 
 /// Where an interface's frames come from, if not from a network adapter of its own.
@@ -132,4 +136,22 @@ fn joined_to(link: &LinkMessage, all: &[LinkMessage]) -> Option<Source> {
         true => Source::OtherEnd(name),
         false => Source::Below(name),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_is_on_is_switched_off_here_or_where_the_device_comes_from() {
+        let line = |state| line("eth0", "eth0 joins segments (gro)", "gro", state);
+        assert_eq!(line(FeatureState::Off), None);
+        let on = line(FeatureState::On).unwrap();
+        assert!(on.ends_with("`ethtool -K eth0 gro off`"), "{on}");
+        let fixed = line(FeatureState::Fixed).unwrap();
+        assert!(
+            fixed.contains("eth0 does not let it be switched off"),
+            "{fixed}"
+        );
+    }
 }

@@ -136,6 +136,11 @@ impl Members {
         }
     }
 
+    /// For each queue, whether its device carries frames according to `now`.
+    pub fn all_exits(&self, now: &Self) -> Vec<bool> {
+        self.exits(0, 1, now)
+    }
+
     /// For each queue that one of several shards has, in the order in which it has them, whether its device carries
     /// frames according to `now`.
     pub fn exits(&self, shard: usize, shards: usize, now: &Self) -> Vec<bool> {

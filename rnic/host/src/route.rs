@@ -161,3 +161,35 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rnic_net::PathDefaults;
+
+    use super::*;
+
+    /// The kernel refuses another length when it checks strictly (`NETLINK_GET_STRICT_CHK`).
+    #[test]
+    fn a_question_is_about_whole_addresses() {
+        let interface = Interface {
+            name: "eth0".to_owned(),
+            index: 7,
+            mac: [2, 0, 0, 0, 0, 1],
+            defaults: PathDefaults::new(1500),
+        };
+        for (local, remote, bits, out) in [
+            ("198.18.0.1", "198.18.0.2", 32, false),
+            ("2001:db8::1", "2001:db8::2", 128, false),
+            ("fe80::1", "fe80::2", 128, true),
+        ] {
+            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            let asked = request(&interface, remote, Some(local));
+            assert_eq!(asked.header.destination_prefix_length, bits);
+            assert_eq!(asked.header.source_prefix_length, bits);
+            let has = |attribute| asked.attributes.contains(&attribute);
+            assert!(has(RouteAttribute::Destination(remote.into())));
+            assert!(has(RouteAttribute::Source(local.into())));
+            assert_eq!(has(RouteAttribute::Oif(7)), out);
+        }
+    }
+}

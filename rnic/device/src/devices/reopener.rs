@@ -129,7 +129,7 @@ fn run(slots: &Slots, messages: &Receiver<Message>, changes: &Changes, waker: &O
         wait(waker, Some(changes), patience);
         wait(waker, None, Some(GATHERING));
         let mut count = [0; 8];
-        // ERETRY_INTERVAL: nobody woke it.
+        // EAGAIN: no message woke it.
         let _ = rustix::io::read(waker, &mut count);
         // What changed does not matter: the present state is read.
         let _ = changes.take(&[]);
@@ -243,4 +243,23 @@ fn state(core: &Core, netlink: &Netlink) -> State {
     };
     core.served().interface_gone();
     State::Gone(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_ends_with_its_owner() {
+        let reopener = Reopener::start().unwrap();
+        let shared_prm = crate::clients::shared_prm::SharedPrm::new(
+            crate::Limits::default(),
+            crate::Administrators::default(),
+        );
+        reopener.begin(Arc::new(Slots::new(Arc::new(shared_prm), Vec::new())));
+        assert_eq!(reopener.run(|slots| slots.all().len()), Some(0));
+        let waker = Arc::downgrade(&reopener.waker);
+        drop(reopener);
+        assert!(waker.upgrade().is_none(), "the thread has it still");
+    }
 }

@@ -153,3 +153,21 @@ fn is_of_host(address: IpAddr) -> bool {
             && !address.is_multicast()
             && UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_of_the_loopback_alone_has_no_link_address_and_enough_frames() {
+        let opened = open(DeviceConfig::loopback(), 0).unwrap();
+        assert_eq!(opened.interface.interface().mac, [0; 6]);
+        let few = |frames| DeviceConfig {
+            frames,
+            ..DeviceConfig::loopback()
+        };
+        assert!(open(few(FRAMES_MIN), 0).is_ok());
+        let error = open(few(FRAMES_MIN - 1), 0).err().unwrap();
+        assert!(error.to_string().contains("at least 256"), "{error}");
+    }
+}

@@ -390,3 +390,39 @@ fn follow_route(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_woken(stale: &StaleNeighbors) -> bool {
+        let mut fds = [PollFd::new(&stale.wake, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())) == Ok(1)
+    }
+
+    /// The thread may sleep for long.
+    #[test]
+    fn each_thing_to_do_wakes_the_thread() {
+        let ends = |last| ([198, 18, 0, 1].into(), [198, 18, 0, last].into());
+        let stale = StaleNeighbors::new().unwrap();
+        assert!(!is_woken(&stale));
+        stale.add(ends(2).0, ends(2).1);
+        assert!(is_woken(&stale));
+        assert_eq!(
+            stale.take(),
+            Some([HashSet::from([ends(2)]), HashSet::new()])
+        );
+        assert!(!is_woken(&stale));
+        stale.reject(ends(3).0, ends(3).1);
+        assert!(is_woken(&stale));
+        assert_eq!(
+            stale.take(),
+            Some([HashSet::new(), HashSet::from([ends(3)])])
+        );
+        stale.stop();
+        assert!(is_woken(&stale));
+        assert_eq!(stale.take(), None);
+    }
+}

@@ -4,6 +4,7 @@
 mod capture;
 mod hello;
 mod inspect;
+mod joins;
 mod lifetimes;
 mod listening;
 mod memory;
@@ -26,6 +27,7 @@ use rnic_ipc::control::{
 };
 use rnic_ipc::id::{CqId, PdId, QpNum};
 use rnic_ipc::shm::SharedMemory;
+use rnic_ipc::transport::Channel;
 use rnic_net::PathDefaults;
 use rnic_xsk::{ChunkSize, MemoryPort, MemoryWire, Umem};
 
@@ -134,6 +136,18 @@ impl Bench {
 
     pub(crate) fn client(&self) -> ClientSession {
         self.client_of(CREDENTIALS)
+    }
+
+    /// A client, with the channel of its events, and what else it has.
+    fn client_with_events(&self) -> (ClientSession, (Channel, Vec<OwnedFd>)) {
+        let session = self.stranger();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+        };
+        let (reply, mut fds) = session.request(hello, Vec::new());
+        reply.unwrap();
+        let events = Channel::from_fd(fds.remove(0));
+        (session, (events, fds))
     }
 
     fn client_of(&self, credentials: Credentials) -> ClientSession {

@@ -279,3 +279,49 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::engine::SendEvent;
+    use super::*;
+
+    /// A shard that only ends; whether it was let become quiet.
+    #[derive(Debug)]
+    struct Ending(Arc<AtomicBool>);
+
+    impl Drive for Ending {
+        fn execute(
+            &mut self,
+            command: Command,
+            _: SendEvent<'_>,
+        ) -> (Result<Answer, CommandError>, Stamp) {
+            panic!("{command:?}")
+        }
+
+        fn poll(&mut self, _: SendEvent<'_>) -> bool {
+            false
+        }
+
+        fn transmit_posted(&mut self, _: ClientId, _: QpNum) -> bool {
+            false
+        }
+
+        fn drain(&mut self, _: SendEvent<'_>) {}
+
+        fn quiesce(&mut self, _: Patience, _: SendEvent<'_>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_inline_shard_becomes_quiet_and_then_there_is_none() {
+        let quiet = Arc::new(AtomicBool::new(false));
+        let (driver, _events) = Driver::inline(Box::new(Ending(quiet.clone()))).unwrap();
+        driver.begin_stopping(Patience::default());
+        assert!(quiet.load(Ordering::Relaxed));
+        assert!(matches!(
+            driver.execute(Command::QueryCounters),
+            Err(Stopped)
+        ));
+    }
+}

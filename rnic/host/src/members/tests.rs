@@ -129,7 +129,9 @@ fn dedicated_queues_are_the_same_of_each_member_and_must_be_there() {
     assert!(only.all.iter().all(|member| member.queues == [3, 1]));
     assert_eq!((only.queues(), only.shards(64)), (4, 2));
     assert_eq!(only.missing(&only), 0);
-    assert_eq!(only.exits(0, 2, &bond(&[(2, 4, true)])), [false, true]);
+    let now = bond(&[(2, 4, true)]);
+    assert_eq!(only.exits(0, 2, &now), [false, true]);
+    assert_eq!(only.all_exits(&now), [false, false, true, true]);
     let error = all.only(Some(&[2, 3, 4])).unwrap_err();
     assert!(
         error.to_string().contains("eth1 has 4 RX queue(s)"),

@@ -21,10 +21,16 @@ const SOMEBODY: Credentials = Credentials {
 };
 
 fn open() -> (Devices, DeviceConfig) {
+    open_or(OnMissing::Fail)
+}
+
+fn open_or(on_missing: OnMissing) -> (Devices, DeviceConfig) {
     let config = DeviceConfig::loopback();
-    let opened = Devices::open_then(vec![config.clone()], OnMissing::Fail, || {
-        Ok::<_, DeviceError>(())
-    });
+    let opened = Devices::open_then(
+        vec![config.clone()],
+        on_missing,
+        || Ok::<_, DeviceError>(()),
+    );
     (opened.unwrap().0, config)
 }
 
@@ -67,6 +73,36 @@ fn one_thing_that_cannot_change_keeps_all_as_it_was() {
     let faults = devices.apply(&twice, HOW).unwrap_err();
     assert!(faults[0].contains("loopback, twice,"), "{faults:?}");
     devices.apply(&[config], HOW).unwrap();
+    devices.shutdown();
+}
+
+#[test]
+fn with_reopen_an_interface_is_opened_again_and_a_new_one_is_waited_for() {
+    let (devices, config) = open_or(OnMissing::Wait);
+    let frames = |devices: &Devices| devices.all()[0].core().interface.config.frames;
+    let mut asked = config.clone();
+    asked.frames *= 2;
+    let faults = devices.apply(&[asked.clone()], HOW).unwrap_err();
+    assert!(faults[0].contains("another frames"), "{faults:?}");
+    assert_eq!(frames(&devices), config.frames);
+    let how = ApplyOptions {
+        reopen: true,
+        ..HOW
+    };
+    let absent = DeviceConfig::new("rnic-absent");
+    let all = [asked.clone(), absent];
+    // No interface of the host's is called so, and the device goes on as it was.
+    let told = devices.apply(&all, how).unwrap();
+    let [line] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert!(line.contains("interface loopback asked"), "{line}");
+    let known = devices.all_interfaces();
+    let [(_, None), (name, Some(why))] = &known[..] else {
+        panic!("{known:?}");
+    };
+    assert_eq!(name, "rnic-absent");
+    assert!(why.contains("rnic-absent"), "{why}");
     devices.shutdown();
 }
 

@@ -59,24 +59,27 @@ impl FollowedMembers {
         let dedicated = dedicated.map(DedicatedQueues::as_slice);
         let found = Members::of(netlink, interface).and_then(|found| found.only(dedicated));
         let Ok(found) = found else { return };
-        if served.is_bond {
-            self.follow(device, served, &found, interface);
+        if served.is_bond
+            && let Some(before) = self.note(served.all_exits(&found))
+        {
+            self.follow(device, served, &found, (interface, &before));
         }
         count_unserved(device, served, &found, interface);
     }
 
+    /// Which queues carry frames: which did before, if they are others.
+    fn note(&mut self, carried: Vec<bool>) -> Option<Vec<bool>> {
+        (carried != self.carried).then(|| std::mem::replace(&mut self.carried, carried))
+    }
+
     /// Has frames leave by the members that carry them.
     fn follow(
-        &mut self,
+        &self,
         device: &Served,
         served: &Members,
         found: &Members,
-        interface: &Interface,
+        (interface, before): (&Interface, &[bool]),
     ) {
-        let carried = served.exits(0, 1, found);
-        if carried == self.carried {
-            return;
-        }
         let shards = device.shards.count();
         let commands = (0..shards).map(|shard| Command::SetExits {
             carry: served.exits(shard, shards, found),
@@ -87,20 +90,18 @@ impl FollowedMembers {
                 log::debug!("members of {}: {refusal}", interface.name);
             }
         }
-        let first = self.carried.is_empty();
-        if !carried.contains(&true) {
+        if !self.carried.contains(&true) {
             log::warn!(
                 "bond {}: no member that is served carries frames",
                 interface.name
             );
-        } else if !first {
+        } else if !before.is_empty() {
             log::info!(
                 "bond {}: frames leave by {}",
                 interface.name,
                 found.carrying()
             );
         }
-        self.carried = carried;
     }
 }
 
@@ -124,4 +125,19 @@ fn count_unserved(device: &Served, served: &Members, found: &Members, interface:
         .interface
         .unserved_queues
         .store(unserved, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_by_others_only_when_others_carry_them() {
+        let mut followed = FollowedMembers::new(Instant::now());
+        assert_eq!(followed.note(vec![true, false]), Some(Vec::new()));
+        assert_eq!(followed.note(vec![true, false]), None);
+        let both = Some(vec![true, false]);
+        assert_eq!(followed.note(vec![false, true]), both);
+        assert_eq!(followed.note(vec![false, true]), None);
+    }
 }

@@ -62,3 +62,29 @@ pub(super) fn labels(pairs: &[(&str, &str)]) -> String {
     };
     pairs.iter().map(one).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn buckets_have_their_bound_behind_the_other_labels() {
+        let mut histogram = Histogram::default();
+        histogram.record(Duration::from_millis(3));
+        for (labels, bucket, count) in [
+            ("", "all_bucket{le=\"+Inf\"} 1\n", "all_count 1\n"),
+            (
+                "a=\"b\"",
+                "all_bucket{a=\"b\",le=\"+Inf\"} 1\n",
+                "all_count{a=\"b\"} 1\n",
+            ),
+        ] {
+            let mut text = Text::default();
+            text.histogram("all", labels, &histogram);
+            let text = text.finish();
+            assert!(text.contains(bucket) && text.ends_with(count), "{text}");
+        }
+    }
+}

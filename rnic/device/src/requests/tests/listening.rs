@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use rnic_ipc::control::{ConnectSpec, ListenSpec, MpaOptions};
+use rnic_ipc::control::{ConnectSpec, Event, ListenSpec, MpaOptions};
 
 use super::*;
 
@@ -192,4 +192,31 @@ fn private_data_and_revision_are_checked_before_anything_is_done() {
     assert_eq!(connect(2, 508), RefusalCode::Unreachable);
     assert_eq!(connect(0, 0), RefusalCode::Malformed);
     assert_eq!(connect(3, 0), RefusalCode::Malformed);
+}
+
+#[test]
+fn a_listener_is_told_of_a_request_and_that_it_is_gone() {
+    for bench in both() {
+        let (listening, (events, _fds)) = bench.client_with_events();
+        let (peer, _its_events) = bench.client_with_events();
+        let remote = listen(&listening, LOCALHOST).unwrap();
+        let qp = qp(&peer, pd(&peer), cq(&peer));
+        connect(&peer, qp, &remote.to_string(), None).unwrap();
+        let event = || {
+            let mut found = None;
+            bench.until("an event", || {
+                found = events.try_recv::<Event>().ok().flatten();
+                found.is_some()
+            });
+            found.unwrap().0
+        };
+        let Event::ConnectRequest { request, .. } = event() else {
+            panic!("no request")
+        };
+        ask(&peer, Request::Disconnect { qp, abort: true }).unwrap();
+        match event() {
+            Event::RequestGone { request: gone, .. } => assert_eq!(gone, request),
+            event => panic!("{event:?}"),
+        }
+    }
 }

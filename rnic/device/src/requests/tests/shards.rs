@@ -6,6 +6,7 @@ use rnic_ipc::capture::Filter;
 use rnic_ipc::control::QpState;
 
 use super::*;
+use crate::Polling;
 use crate::runtime::To;
 
 const SHARDS: u8 = 3;
@@ -211,4 +212,34 @@ fn a_shard_that_stands_still_is_noticed_and_the_others_go_on() {
     drop(let_go);
     bench.until("it goes on", || shards.stalled() == 0);
     assert_eq!(bench.level("stalled_shards"), 0);
+}
+
+/// A kick is a system call of the client's.
+#[test]
+fn a_shard_that_polls_again_wants_no_kick() {
+    let bench = Bench::new(Runtime::Thread);
+    let session = bench.stranger();
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+    };
+    let (reply, mut fds) = session.request(hello, Vec::new());
+    let Ok(Response::Welcome { doorbells, .. }) = reply else {
+        panic!("{reply:?}")
+    };
+    let memory = fds.remove(1);
+    let doorbells = rnic_ipc::ring::DoorbellProducer::attach_fd(memory, doorbells, 1);
+    let mut doorbells = doorbells.unwrap().remove(0);
+    let set_polling = |polling| bench.device.core().shards.set_polling(polling).unwrap();
+    set_polling(Polling::Event);
+    // The shard learns of the client with its second request.
+    ask(&session, Request::QueryDevice).unwrap();
+    bench.until("the shard sleeps", || doorbells.take_sleeping());
+    // Now it says so again.
+    pd(&session);
+    cq(&session);
+    std::thread::sleep(Duration::from_millis(50));
+    set_polling(Polling::Spin);
+    // What answers this is awake.
+    qp(&session, pd(&session), cq(&session));
+    assert!(!doorbells.take_sleeping());
 }
