@@ -21,9 +21,7 @@ fn an_init_says_all_and_has_no_tag() {
     let id = script.stack.connect(script.now, crate::script::ends());
     let id = id.unwrap();
     let sent = script.one();
-    let Chunk::Init(init) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let init = sent.init();
     assert_eq!(sent.tag(), 0);
     assert!(init.check().is_ok());
     assert_eq!((init.outbound_streams, init.inbound_streams), (16, 16));
@@ -237,9 +235,7 @@ fn a_stale_cookie_is_asked_for_again_to_live_longer() {
     script.peer(&[error(&stale)]);
     assert_eq!(script.state(id), State::CookieWait);
     let sent = script.one();
-    let Chunk::Init(init) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let init = sent.init();
     let wanted = Parameter::CookiePreservative(millis(1300));
     assert!(init.parameters.iter().any(|found| found == wanted));
     assert_eq!((sent.tag(), init.tag), (0, script.tag));
@@ -279,14 +275,8 @@ fn a_listener_keeps_nothing_until_its_cookie_comes_back() {
         };
         script.peer(&[Chunk::Init(asked)]);
         let sent = script.one();
-        let Chunk::InitAck(ack) = sent.only() else {
-            panic!("{sent:?}");
-        };
-        let cookie = ack.parameters.iter().find_map(|found| match found {
-            Parameter::StateCookie(cookie) => Some(cookie.to_vec()),
-            _ => None,
-        });
-        cookies.push((ack.tag, ack.initial_tsn, cookie.unwrap()));
+        let ack = sent.init_ack();
+        cookies.push((ack.tag, ack.initial_tsn, sent.cookie()));
     }
     assert_eq!(script.stack.associations().count(), 0);
     let (tag, tsn, cookie) = cookies.pop().unwrap();
@@ -405,9 +395,7 @@ fn wishes_of_an_init_for_addresses_and_a_longer_life_change_nothing() {
     script.peer(&[Chunk::Init(init(&wishes))]);
     let sent = script.one();
     assert_eq!(sent.to, crate::script::remote());
-    let Chunk::InitAck(ack) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let ack = sent.init_ack();
     let parameters: Vec<_> = ack.parameters.iter().collect();
     let [Parameter::StateCookie(cookie)] = parameters[..] else {
         panic!("{parameters:?}");
@@ -439,17 +427,13 @@ fn a_cookie_of_a_secret_that_is_gone_is_dropped() {
     script.stack.listen(crate::script::local()).unwrap();
     script.peer(&[Chunk::Init(init(&[]))]);
     let sent = script.one();
-    let Chunk::InitAck(ack) = sent.only() else {
-        panic!("{sent:?}");
-    };
-    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
-        panic!("{ack:?}");
-    };
+    let ack = sent.init_ack();
+    let cookie = sent.cookie();
     script.tag = ack.tag;
     for is_known in [true, false] {
         script.now += Duration::from_secs(3600);
         script.stack.advance(script.now);
-        script.peer(&[Chunk::CookieEcho(cookie)]);
+        script.peer(&[Chunk::CookieEcho(&cookie)]);
         // Stale, as long as it is known.
         assert_eq!(script.sent().len(), usize::from(is_known));
     }
@@ -483,15 +467,11 @@ fn no_window_below_the_least_is_offered() {
     let ends = crate::script::ends();
     script.stack.connect(script.now, ends).unwrap();
     let sent = script.one();
-    let Chunk::Init(ours) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let ours = sent.init();
     assert_eq!(ours.window, 1500);
     script.peer(&[Chunk::Init(init(&[]))]);
     let sent = script.one();
-    let Chunk::InitAck(ack) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let ack = sent.init_ack();
     assert_eq!(ack.window, 1500);
     // RFC9260-3.3.3-11: no more than the peer takes.
     assert_eq!((ack.outbound_streams, ack.inbound_streams), (5, 16));

@@ -236,18 +236,13 @@ fn the_addresses_of_an_init_are_in_its_cookie() {
     script.peer(&[Chunk::Init(init(&list))]);
     let answer = script.one();
     assert_eq!(answer.to, remote());
-    let Chunk::InitAck(ack) = answer.only() else {
-        panic!("{answer:?}");
-    };
-    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-        Parameter::StateCookie(cookie) => Some(cookie),
-        _ => None,
-    });
+    let ack = answer.init_ack();
+    let cookie = answer.cookie();
     script.tag = ack.tag;
     let stranger = "198.18.9.2:5001".parse().unwrap();
-    script.peer_from(stranger, &[Chunk::CookieEcho(cookie.unwrap())]);
+    script.peer_from(stranger, &[Chunk::CookieEcho(&cookie)]);
     script.nothing();
-    script.peer_from(second(), &[Chunk::CookieEcho(cookie.unwrap())]);
+    script.peer_from(second(), &[Chunk::CookieEcho(&cookie)]);
     let Event::Incoming(agreed) = script.event() else {
         panic!("no association");
     };
@@ -331,9 +326,7 @@ fn two_associations_do_not_share_an_address() {
     };
     let second_id = stack.connect(script.now, route).unwrap();
     let sent = script.one();
-    let Chunk::Init(asked) = sent.only() else {
-        panic!("{sent:?}");
-    };
+    let asked = sent.init();
     script.tag = asked.tag;
     let list = [
         Parameter::StateCookie(COOKIE),
@@ -355,15 +348,10 @@ fn an_init_from_another_address_is_answered_where_we_have_asked() {
     script.peer_from(second(), &[Chunk::Init(init(&list))]);
     let answer = script.one();
     assert_eq!(answer.to, remote());
-    let Chunk::InitAck(ack) = answer.only() else {
-        panic!("{answer:?}");
-    };
+    let ack = answer.init_ack();
     assert_eq!(ack.tag, script.tag);
-    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-        Parameter::StateCookie(cookie) => Some(cookie),
-        _ => None,
-    });
-    script.peer_from(second(), &[Chunk::CookieEcho(cookie.unwrap())]);
+    let cookie = answer.cookie();
+    script.peer_from(second(), &[Chunk::CookieEcho(&cookie)]);
     assert!(matches!(script.event(), Event::Established(_)));
     assert_eq!(remotes(&script, id), ["198.18.0.2", "198.18.1.2"]);
 }
@@ -379,15 +367,10 @@ fn a_restart_from_another_address_goes_on_there() {
     };
     script.peer_from(second(), &[Chunk::Init(restarted)]);
     let answer = script.one();
-    let Chunk::InitAck(ack) = answer.only() else {
-        panic!("{answer:?}");
-    };
-    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-        Parameter::StateCookie(cookie) => Some(cookie),
-        _ => None,
-    });
+    let ack = answer.init_ack();
+    let cookie = answer.cookie();
     script.tag = ack.tag;
-    script.peer_from(second(), &[Chunk::CookieEcho(cookie.unwrap())]);
+    script.peer_from(second(), &[Chunk::CookieEcho(&cookie)]);
     assert!(matches!(script.event(), Event::Restarted(_)));
     let confirmed: Vec<_> = paths(&script, id)
         .iter()
@@ -411,15 +394,10 @@ fn an_address_that_is_claimed_only_is_free_for_its_owner() {
         script.peer_from(from, &[Chunk::Init(init(&list))]);
         let answer = script.sent().pop().unwrap();
         assert_eq!(answer.to, from);
-        let Chunk::InitAck(ack) = answer.only() else {
-            panic!("{answer:?}");
-        };
-        let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-            Parameter::StateCookie(cookie) => Some(cookie),
-            _ => None,
-        });
+        let ack = answer.init_ack();
+        let cookie = answer.cookie();
         script.tag = ack.tag;
-        script.peer_from(from, &[Chunk::CookieEcho(cookie.unwrap())]);
+        script.peer_from(from, &[Chunk::CookieEcho(&cookie)]);
         let Event::Incoming(agreed) = script.event() else {
             panic!("no association");
         };

@@ -71,6 +71,33 @@ impl Sent {
         chunk
     }
 
+    /// The INIT that it is.
+    pub fn init(&self) -> Init<'_> {
+        match self.only() {
+            Chunk::Init(init) => init,
+            other => panic!("no INIT: {other:?}"),
+        }
+    }
+
+    /// The INIT ACK that it is.
+    pub fn init_ack(&self) -> Init<'_> {
+        match self.only() {
+            Chunk::InitAck(ack) => ack,
+            other => panic!("no INIT ACK: {other:?}"),
+        }
+    }
+
+    /// The State Cookie of the INIT ACK that it is.
+    pub fn cookie(&self) -> Vec<u8> {
+        let ack = self.init_ack();
+        let mut parameters = ack.parameters.iter();
+        let cookie = parameters.find_map(|parameter| match parameter {
+            Parameter::StateCookie(cookie) => Some(cookie.to_vec()),
+            _ => None,
+        });
+        cookie.expect("a State Cookie")
+    }
+
     /// The first cause of the ABORT that it has, with the T bit.
     pub fn abort(&self) -> (bool, Option<Cause<'_>>) {
         match self.chunks().last() {
@@ -137,9 +164,7 @@ impl Script {
     pub fn connect(&mut self) -> AssocId {
         let id = self.stack.connect(self.now, self.route()).unwrap();
         let sent = self.one();
-        let Chunk::Init(init) = sent.only() else {
-            panic!("{sent:?}");
-        };
+        let init = sent.init();
         (self.tag, self.tsn) = (init.tag, init.initial_tsn);
         id
     }

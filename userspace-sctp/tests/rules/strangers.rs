@@ -142,18 +142,14 @@ fn an_incoming_association_is_told_before_what_happens_to_it() {
     script.stack.listen(local()).unwrap();
     script.peer(&[Chunk::Init(init(&[]))]);
     let sent = script.one();
-    let Chunk::InitAck(ack) = sent.only() else {
-        panic!("{sent:?}");
-    };
-    let Some(Parameter::StateCookie(cookie)) = ack.parameters.iter().next() else {
-        panic!("{ack:?}");
-    };
+    let ack = sent.init_ack();
+    let cookie = sent.cookie();
     script.tag = ack.tag;
     let shutdown = Chunk::Shutdown {
         cumulative: ack.initial_tsn.previous(),
     };
     let message = Chunk::Data(crate::script::data(0, b"m"));
-    script.peer(&[Chunk::CookieEcho(cookie), message, shutdown]);
+    script.peer(&[Chunk::CookieEcho(&cookie), message, shutdown]);
     assert_eq!(script.shown, b"m", "RFC9260-3.3.11-1");
     let events = std::iter::from_fn(|| script.stack.poll_event());
     let events: Vec<_> = events.map(|(_, event)| event).collect();
@@ -313,11 +309,8 @@ fn no_ipv4_mapped_address_is_used() {
             let Some(Chunk::InitAck(ack)) = sent.first().map(Sent::only) else {
                 break;
             };
-            let cookie = ack.parameters.iter().find_map(|found| match found {
-                Parameter::StateCookie(cookie) => Some(cookie),
-                _ => None,
-            });
-            packet = packet_between(peer, own, ack.tag, &[Chunk::CookieEcho(cookie.unwrap())]);
+            let cookie = sent[0].cookie();
+            packet = packet_between(peer, own, ack.tag, &[Chunk::CookieEcho(&cookie)]);
         }
     }
     assert_eq!(events.len(), 2, "it is there, and has restarted");

@@ -2,7 +2,6 @@
 
 use userspace_sctp::cause::Cause;
 use userspace_sctp::chunk::Chunk;
-use userspace_sctp::parameter::Parameter;
 use userspace_sctp::{AssocId, Config, ConnectError, Event, UdpPorts};
 
 use crate::script::{PEERS_TAG, Script, WINDOW, data, ends, init, local, millis, parameters};
@@ -104,16 +103,11 @@ fn a_listener_answers_in_udp_and_its_association_begins_with_the_port_of_the_coo
     script.peer(&[Chunk::Init(init(&[]))]);
     let answer = script.one();
     assert_eq!(answer.udp, to(1234));
-    let Chunk::InitAck(ack) = answer.only() else {
-        panic!("{answer:?}");
-    };
-    let cookie = ack.parameters.iter().find_map(|parameter| match parameter {
-        Parameter::StateCookie(cookie) => Some(cookie),
-        _ => None,
-    });
+    let ack = answer.init_ack();
+    let cookie = answer.cookie();
     script.tag = ack.tag;
     script.udp = Some(1235);
-    script.peer(&[Chunk::CookieEcho(cookie.unwrap())]);
+    script.peer(&[Chunk::CookieEcho(&cookie)]);
     assert!(matches!(script.event(), Event::Incoming(_)));
     let sent = script.one();
     assert_eq!((sent.only(), sent.udp), (Chunk::CookieAck, to(1235)));
