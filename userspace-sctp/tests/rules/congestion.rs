@@ -13,9 +13,7 @@ use crate::script::{FULL, Script, WINDOW, millis, numbers, remote};
 fn the_congestion_window_begins_with_some_packets_and_grows_by_one_a_sack() {
     let (mut script, id) = Script::established(Config::default());
     assert_eq!(script.stack.message_max(id), FULL);
-    for _ in 0..20 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 20, FULL);
     assert_eq!(script.info(id).cwnd, 4404);
     script.now += millis(10);
     assert_eq!(numbers(&mut script), [[0], [1], [2]]);
@@ -35,9 +33,7 @@ fn the_congestion_window_begins_with_some_packets_and_grows_by_one_a_sack() {
 #[test]
 fn a_sack_lets_no_more_go_than_a_burst() {
     let (mut script, id) = Script::established(Config::default());
-    for _ in 0..60 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 60, FULL);
     let mut sent = numbers(&mut script).len() as u32;
     assert_eq!(sent, 3);
     for _ in 0..6 {
@@ -57,17 +53,10 @@ fn a_timeout_sends_one_packet_again_and_doubles() {
         path_mtu_probing: false,
         ..Config::default()
     });
-    for _ in 0..5 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 5, FULL);
     assert_eq!(numbers(&mut script).len(), 3);
     for expected in [1, 2, 4] {
-        let before = script.now;
-        script.wait();
-        assert_eq!(
-            script.now.saturating_duration_since(before),
-            Duration::from_secs(expected)
-        );
+        assert_eq!(script.wait(), Duration::from_secs(expected));
         assert_eq!(numbers(&mut script), [[0]]);
         assert_eq!(script.info(id).cwnd, FULL + 16);
     }
@@ -86,9 +75,7 @@ fn the_third_report_sends_a_chunk_again_at_once() {
         max_burst: 100,
         ..Config::default()
     });
-    for _ in 0..8 {
-        script.post(id, 1000);
-    }
+    script.post_all(id, 8, 1000);
     assert_eq!(numbers(&mut script), [[0], [1], [2], [3], [4]]);
     let report = |script: &mut Script, end| {
         script.sack(0, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
@@ -126,9 +113,7 @@ fn an_idle_window_shrinks() {
     });
     let mut sent = 0;
     for _ in 0..20 {
-        for _ in 0..8 {
-            script.post(id, FULL);
-        }
+        script.post_all(id, 8, FULL);
         sent += numbers(&mut script).len() as u32;
         script.sack(sent, WINDOW, &[]);
     }
@@ -152,9 +137,7 @@ fn an_idle_window_shrinks() {
 #[test]
 fn another_path_begins_with_the_first_window() {
     let (mut script, id) = Script::established(Config::default());
-    for _ in 0..5 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 5, FULL);
     script.sent();
     script.wait();
     script.sent();
@@ -173,9 +156,7 @@ fn what_a_sack_acknowledges_counts_before_what_it_reports_missing() {
         max_burst: 100,
         ..Config::default()
     });
-    for _ in 0..200 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 200, FULL);
     let mut acknowledged = 0;
     while script.info(id).cwnd < 12 * (FULL + 16) {
         acknowledged += numbers(&mut script).len() as u32;
@@ -208,9 +189,7 @@ fn a_fast_retransmission_beyond_the_window_is_one_packet() {
         max_burst: 100,
         ..Config::default()
     });
-    for _ in 0..600 {
-        script.post(id, FULL);
-    }
+    script.post_all(id, 600, FULL);
     let mut acknowledged = 0;
     while script.info(id).cwnd < 24 * (FULL + 16) {
         acknowledged += numbers(&mut script).len() as u32;
@@ -248,9 +227,7 @@ fn a_fast_retransmission_beyond_the_window_takes_nothing_new_along() {
         ..Config::default()
     });
     // Three of them fit a packet.
-    for _ in 0..1000 {
-        script.post(id, 400);
-    }
+    script.post_all(id, 1000, 400);
     let mut acknowledged = 0;
     while script.info(id).cwnd < 16 * (FULL + 16) {
         acknowledged += numbers(&mut script).concat().len() as u32;
@@ -274,9 +251,7 @@ fn reports_of_before_a_timeout_count_no_more() {
         max_burst: 100,
         ..Config::default()
     });
-    for _ in 0..9 {
-        script.post(id, 1000);
-    }
+    script.post_all(id, 9, 1000);
     let report = |script: &mut Script, end| {
         script.sack(0, WINDOW, &[GapBlock { start: 2, end }.bytes()]);
         numbers(script).concat()

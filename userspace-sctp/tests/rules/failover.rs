@@ -53,9 +53,7 @@ fn what_timed_out_goes_to_another_address() {
 #[test]
 fn what_is_reported_missing_goes_to_the_same_address() {
     let (mut script, id) = two();
-    for _ in 0..6 {
-        script.post(id, 1000);
-    }
+    script.post_all(id, 6, 1000);
     script.sent();
     for last in 2..5 {
         script.sack(0, WINDOW, &[[0, 2, 0, last]]);
@@ -233,9 +231,7 @@ fn the_window_of_the_address_that_data_went_to_changes() {
         "{one_packet} {initial}"
     );
     script.sent();
-    for _ in 0..6 {
-        script.post(id, 1400);
-    }
+    script.post_all(id, 6, 1400);
     assert!(script.sent().iter().all(|sent| sent.to == second()));
     script.sack(4, WINDOW, &[]);
     let after = windows(&script);

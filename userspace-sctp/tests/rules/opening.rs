@@ -180,29 +180,6 @@ fn an_init_ack_that_lacks_something_ends_the_attempt() {
     }
 }
 
-/// RFC9260-3.3.3-9, RFC9260-5.1-10, RFC9260-5.2.3-1.
-#[test]
-fn an_init_ack_with_a_small_window_or_not_alone_or_unexpected_changes_nothing() {
-    let mut script = Script::new(Config::default());
-    let id = script.connect();
-    let parameters = parameters(&[Parameter::StateCookie(COOKIE)]);
-    let good = init(&parameters);
-    let small = Init {
-        window: 1499,
-        ..good
-    };
-    script.peer(&[Chunk::InitAck(small)]);
-    assert_eq!(script.one().abort(), (false, Some(Cause::InvalidParameter)));
-    script.peer(&[Chunk::InitAck(good), Chunk::CookieAck]);
-    script.nothing();
-    assert_eq!(script.state(id), State::CookieWait);
-    script.init_ack();
-    script.peer(&[Chunk::InitAck(good)]);
-    script.nothing();
-    assert_eq!(script.state(id), State::CookieEchoed);
-    script.no_event();
-}
-
 /// RFC9260-3.3.3-19.
 #[test]
 fn parameters_that_ask_for_it_are_reported_with_the_cookie() {
@@ -219,29 +196,6 @@ fn parameters_that_ask_for_it_are_reported_with_the_cookie() {
     let sent = script.one();
     let causes = causes(&[Cause::UnrecognizedParameters(&whole)]);
     assert_eq!(sent.chunks(), [Chunk::CookieEcho(COOKIE), error(&causes)]);
-}
-
-/// RFC9260-5.2.6-1 to RFC9260-5.2.6-4.
-#[test]
-fn a_stale_cookie_is_asked_for_again_to_live_longer() {
-    let stale = causes(&[Cause::StaleCookie(millis(5))]);
-    let (mut script, _) = Script::established(Config::default());
-    script.peer(&[error(&stale)]);
-    script.nothing();
-    let mut script = Script::new(Config::default());
-    let id = script.connect();
-    script.init_ack();
-    script.now += millis(300);
-    script.peer(&[error(&stale)]);
-    assert_eq!(script.state(id), State::CookieWait);
-    let sent = script.one();
-    let init = sent.init();
-    let wanted = Parameter::CookiePreservative(millis(1300));
-    assert!(init.parameters.iter().any(|found| found == wanted));
-    assert_eq!((sent.tag(), init.tag), (0, script.tag));
-    script.init_ack();
-    script.peer(&[Chunk::CookieAck]);
-    assert!(matches!(script.event(), Event::Established(_)));
 }
 
 /// A peer that finds every cookie too old is not asked for ever.
@@ -350,33 +304,6 @@ fn an_init_ack_may_be_longer_than_a_packet_of_ours() {
     let parameters = parameters(&[unknown, Parameter::StateCookie(COOKIE)]);
     script.peer(&[Chunk::InitAck(init(&parameters))]);
     assert_eq!(script.one().only(), Chunk::CookieEcho(COOKIE));
-}
-
-/// RFC9260-3.3.3-7, RFC9260-3.3.3-9, RFC9260-3.3.3-13.
-#[test]
-fn an_unusable_init_ack_in_a_later_state_is_dropped() {
-    let good = parameters(&[Parameter::StateCookie(COOKIE)]);
-    let good = init(&good);
-    let mut script = Script::new(Config::default());
-    let id = script.connect();
-    script.init_ack();
-    for state in [State::CookieEchoed, State::Established] {
-        for wrong in [
-            Init { tag: 0, ..good },
-            Init { window: 0, ..good },
-            Init {
-                outbound_streams: 0,
-                ..good
-            },
-        ] {
-            script.peer(&[Chunk::InitAck(wrong)]);
-            script.nothing();
-            script.no_event();
-            assert_eq!(script.state(id), state);
-        }
-        script.peer(&[Chunk::CookieAck]);
-        script.stack.poll_event();
-    }
 }
 
 /// RFC9260-3.3.2.1.3-2, RFC9260-5.1.2-10 to RFC9260-5.1.2-13.

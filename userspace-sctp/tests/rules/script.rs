@@ -247,14 +247,17 @@ impl Script {
         self.stack.post(self.now, id, outgoing).unwrap();
     }
 
-    /// Lets time pass up to the next deadline.
-    pub fn wait(&mut self) {
-        self.now = self
-            .stack
-            .next_deadline()
-            .expect("a deadline")
-            .max(self.now);
+    pub fn post_all(&mut self, id: AssocId, count: usize, len: usize) {
+        (0..count).for_each(|_| self.post(id, len));
+    }
+
+    /// Lets time pass up to the next deadline: how long that took.
+    pub fn wait(&mut self) -> Duration {
+        let before = self.now;
+        let deadline = self.stack.next_deadline().expect("a deadline");
+        self.now = deadline.max(before);
         self.stack.advance(self.now);
+        self.now.saturating_duration_since(before)
     }
 
     pub fn wait_for(&mut self, time: Duration) {

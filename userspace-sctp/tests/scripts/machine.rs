@@ -21,7 +21,7 @@ struct Machine {
     id: Option<AssocId>,
     base: Base,
     sent: VecDeque<(Instant, u32, Vec<Said>)>,
-    events: VecDeque<(Instant, &'static str)>,
+    events: VecDeque<(Instant, String)>,
     shown: usize,
     released: usize,
 }
@@ -295,7 +295,8 @@ impl Machine {
         self.run_until(self.last + to, |machine| !machine.events.is_empty());
         let (at, event) = self.events.pop_front().ok_or("nothing happened")?;
         self.check_time(at, from, to)?;
-        match event == text {
+        // What comes behind the name may be left out.
+        match event == text || event.split_once(' ').is_some_and(|(name, _)| name == text) {
             true => Ok(()),
             false => Err(format!("the event is {event}")),
         }
@@ -348,11 +349,21 @@ impl Machine {
                 Event::PathUp { .. } => "path_up",
                 Event::PeerClosed => "peer_closed",
                 Event::Closed => "closed",
-                Event::Aborted(_) => "aborted",
+                Event::Aborted(cause) => {
+                    let code = cause
+                        .code
+                        .map_or("none".to_owned(), |code| code.to_string());
+                    let reason = String::from_utf8_lossy(cause.reason()).into_owned();
+                    let told = format!("aborted {code} {reason}");
+                    self.id = Some(id);
+                    self.events
+                        .push_back((self.now, told.trim_end().to_owned()));
+                    continue;
+                }
                 Event::Failed(_) => "failed",
             };
             self.id = Some(id);
-            self.events.push_back((self.now, name));
+            self.events.push_back((self.now, name.to_owned()));
         }
         self.released += std::iter::from_fn(|| self.stack.poll_released()).count();
         let mut out = [0; 1500];

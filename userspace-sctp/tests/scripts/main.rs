@@ -22,17 +22,17 @@ macro_rules! groups {
 }
 
 groups! {
-    sctp_as: 30,
-    sctp_at: 16,
+    sctp_as: 31,
+    sctp_at: 17,
     sctp_fh: 8,
     sctp_imh: 10,
     sctp_dm: 15,
     sctp_e: 6,
     sctp_bdc: 8,
-    sctp_d: 12,
-    sctp_a: 3,
+    sctp_d: 14,
+    sctp_a: 4,
     sctp_m: 4,
-    sctp_rt: 2,
+    sctp_rt: 3,
 }
 
 fn home() -> PathBuf {

@@ -151,7 +151,7 @@ fn chunk(bytes: &mut Vec<u8>, (name, all): &Said, base: &Base) -> Result<(), Str
             unordered: !all.contains_key("ordered"),
             begin: !all.contains_key("middle") && !all.contains_key("last"),
             end: !all.contains_key("middle") && !all.contains_key("first"),
-            immediate: false,
+            immediate: all.contains_key("immediate"),
             payload: &payload,
         }),
         "SACK" => Chunk::Sack(Sack::new(
@@ -252,8 +252,14 @@ pub fn read(bytes: &[u8], base: &mut Base, is_established: bool) -> (u32, Vec<Sa
                 }
                 assert_ne!(init.tag, 0, "an Initiate Tag is never 0");
                 for parameter in init.parameters.iter() {
-                    if let Parameter::StateCookie(cookie) = parameter {
-                        (base.offered, base.cookie) = (init.tag, cookie.to_vec());
+                    match parameter {
+                        Parameter::StateCookie(cookie) => {
+                            (base.offered, base.cookie) = (init.tag, cookie.to_vec());
+                        }
+                        Parameter::CookiePreservative(more) => {
+                            say("preserve", more.as_millis().to_string());
+                        }
+                        _ => {}
                     }
                 }
                 say("os", init.outbound_streams.to_string());
