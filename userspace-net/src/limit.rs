@@ -7,7 +7,7 @@ use crate::Instant;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// At most `per_second` permits a second, and at most a tenth of a second's worth at once.
+/// At most `per_second` permits a second, and at most a tenth of a second's worth at once where no burst is named.
 #[derive(Debug)]
 pub struct RateLimit {
     /// Nanoseconds between permits; `None`: no permit ever.
@@ -20,10 +20,14 @@ pub struct RateLimit {
 impl RateLimit {
     /// With its burst whole.
     pub fn new(per_second: u32) -> Self {
-        let interval = NANOS.checked_div(u64::from(per_second));
+        Self::with_burst(per_second, per_second / 10)
+    }
+
+    /// The same with so many permits at once, and one at least.
+    pub fn with_burst(per_second: u32, burst: u32) -> Self {
         Self {
-            interval,
-            burst: u64::from(per_second / 10).max(1),
+            interval: NANOS.checked_div(u64::from(per_second)),
+            burst: u64::from(burst).max(1),
             full_at: 0,
         }
     }

@@ -36,7 +36,9 @@ crate::counters! {
         rx_wrong_vlan(reason = "wrong_vlan"),
         // Over a network, with a source address of this host (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3). Or of
         // no connection and with a broadcast address. Or for a connection of the loopback or of an internal link.
-        rx_martians(reason = "martian");
+        rx_martians(reason = "martian"),
+        // Of no association, through a UDP socket, and more than `syn_rate` and `unknown_flow_rate` let through.
+        rx_init_rate(reason = "syn_rate"), rx_unknown_flow_rate(reason = "unknown_flow_rate");
     "rnic_partial_checksums_total": "Received TCP segments whose checksum the sending host left to a device without a wire, which were taken.",
         rx_partial_checksums;
     "rnic_peers_refused_total": "Segments to listeners that were dropped because an allow-list does not have the peer, by whose list it is.",

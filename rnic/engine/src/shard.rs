@@ -49,7 +49,7 @@ pub use crate::conn::{FlowSink, FlowState};
 use crate::counters::{Levels, ShardCounters};
 use crate::qp::QpCounters;
 
-pub use config::{SctpUdp, ShardConfig, ShardLimits};
+pub use config::{Rate, SctpUdp, ShardConfig, ShardLimits, UnknownFlowLimits};
 use ctl::metrics::levels;
 pub use ctl::move_request::MovedRequest;
 use ctl::{Client, Ctl};
@@ -104,7 +104,7 @@ impl<P: Port> Shard<P> {
 
     fn over(dp: Datapath<P>) -> Self {
         Self {
-            ctl: Ctl::new(dp.config.limits),
+            ctl: Ctl::new(&dp.config),
             to_transmit: false,
             quiet_until: None,
             tx: Tx::new(&dp),

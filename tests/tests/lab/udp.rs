@@ -1,9 +1,9 @@
 //! RNICs whose link is a UDP socket: `rnicd --udp`, of users who have no capability at all. Between hosts, and with an
 //! RNIC of an interface that speaks SCTP in UDP.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rnic_tests::binary;
 use rnic_tests::daemon::{Daemon, DaemonOptions, NO_CAPABILITIES};
@@ -190,13 +190,20 @@ fn programs_of_the_verbs_run_as_they_are() {
         drop(programs.run(&end("-s"), &end("-c")).success());
     }
     for program in [
-        "ib_write_bw -n 200",
-        "ib_read_bw -n 50 -q 4",
-        "ib_send_lat -n 100",
-        "ib_atomic_bw -n 100",
+        "ib_write_bw -R -n 200",
+        "ib_read_bw -R -n 50 -q 4",
+        "ib_send_lat -R -n 100",
+        "ib_atomic_bw -R -n 100",
     ] {
-        let line = format!("{program} -R -F");
-        let both = programs.run_perftest(&line).success();
+        let both = programs.run_perftest(&format!("{program} -F")).success();
+        assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
+    }
+    // Queue pairs that are joined by number.
+    for line in [
+        "ib_write_bw -n 200 -F -d rnic_udp",
+        "ib_send_lat -n 100 -F -d rnic_udp",
+    ] {
+        let both = programs.run_by_number(line, &programs.address()).success();
         assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
     }
     for daemon in [&programs.pair.daemon_a, &programs.pair.daemon_b] {
@@ -255,7 +262,7 @@ fn where_no_daemon_is_a_connection_is_refused_at_once() {
     let daemon = Daemon::start(&lab, &a, &options(&[]));
     for family in Family::ALL {
         let at = b.address(family, PORT);
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let said = tool::client(&daemon, "rnic-ping", at, &[]).run().failure();
         assert!(begun.elapsed() < Duration::from_secs(5), "{said}");
         assert!(said.contains("takes it in UDP"), "{said}");
@@ -290,4 +297,49 @@ fn who_is_killed_leaves_nothing_that_keeps_others_from_going_on() {
             (left == 0).then_some(())
         });
     }
+}
+
+/// INITs and other packets of no association, from as many ports as anybody has: what is more than the limits let through
+/// is dropped before SCTP, and a connection goes on beside it.
+#[test]
+fn a_flood_of_strangers_is_bounded_and_a_connection_goes_on() {
+    let limits = ["--syn-rate", "100", "--unknown-flow-rate", "100"];
+    let pair = Pair::with("udp-flood", &LinkOptions::default(), &options(&limits));
+    let at = pair.b.address(Family::V4, PORT);
+    let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
+    let plan = ["--op", "write", "--verify", "--bytes", "20M"];
+    let client = tool::client(&pair.daemon_a, "rnic-perf", at, &plan).spawn();
+    let mut packet = vec![0; 64];
+    packet[..4].copy_from_slice(&[0x12, 0x34, 0x48, 0x53]);
+    let flood = move || {
+        let sockets: Vec<_> = (0..16)
+            .map(|_| UdpSocket::bind("0.0.0.0:0").expect("a port is free"))
+            .collect();
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until {
+            for socket in &sockets {
+                // An INIT, DATA, and what is no SCTP packet at all.
+                for (kind, len) in [(1, 64), (0, 64), (0, 3)] {
+                    packet[12] = kind;
+                    let _ = socket.send_to(&packet[..len], (at.ip(), 9899));
+                }
+            }
+        }
+    };
+    pair.a.namespace.in_thread(flood);
+    let report = tool::report(&client.finish(SOON).success());
+    assert!(
+        report["verified_bytes"].as_u64() >= Some(20 << 20),
+        "{report}"
+    );
+    for dropped in ["rx_init_rate", "rx_unknown_flow_rate"] {
+        assert!(pair.daemon_b.counter(dropped) > 1000, "{dropped}");
+    }
+    // A thousand at once, and a hundred a second.
+    let taken = pair.daemon_b.counter("sctp_packets_in");
+    let sent = pair.daemon_a.counter("sctp_packets_out");
+    assert!(
+        taken < sent + 2 * (1000 + 100 * 30),
+        "{taken} of {sent} that were sent"
+    );
 }

@@ -46,6 +46,8 @@ pub struct ShardConfig {
     pub receive_wait: ReceiveWait,
     /// SCTP in UDP, if any packet is.
     pub sctp_udp: Option<SctpUdp>,
+    /// What is looked at of packets of no association that come through the kernel.
+    pub unknown_flows: UnknownFlowLimits,
     /// Nanoseconds since 1970 UTC at the shard's time zero; for captures.
     pub unix_time_at_zero: u64,
 }
@@ -68,9 +70,26 @@ impl Default for ShardConfig {
             close_timeout: Duration::from_secs(10),
             receive_wait: ReceiveWait::Off,
             sctp_udp: None,
+            unknown_flows: UnknownFlowLimits::default(),
             unix_time_at_zero: 0,
         }
     }
+}
+
+/// Packets of no association, by whether they may begin one. No limits by default, as behind a steering program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnknownFlowLimits {
+    pub inits: Rate,
+    pub others: Rate,
+}
+
+/// So many packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// In a second in the long run; 0: no limit.
+    pub per_second: u32,
+    /// At once after a while without any.
+    pub burst: u32,
 }
 
 /// How SCTP goes in UDP (RFC 6951).

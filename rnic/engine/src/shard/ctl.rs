@@ -4,7 +4,7 @@
 //! - start-up and end of a connection ([`startup`], [`lifecycle`], with [`markers`], [`rtr_retry`],
 //!   [`peer_timeout`] and [`deadlines`]), and what associations and DDP Stream Sessions have of
 //!   their own ([`associations`], [`session`]);
-//! - bounds for peers ([`backlog`], [`unowned`], [`stag_scan_limit`]), and which may connect ([`peer_rules`]); what the host's
+//! - bounds for peers ([`backlog`], [`unowned`], [`unknown_flows`], [`stag_scan_limit`]), and which may connect ([`peer_rules`]); what the host's
 //!   IPsec forbids ([`ipsec`]);
 //! - memory that a client took away ([`memory_fault`]);
 //! - ends of internal links that come ([`internal_link`]);
@@ -38,6 +38,7 @@ pub(super) mod session;
 pub(super) mod stag_scan_limit;
 pub(super) mod startup;
 pub(super) mod timers;
+mod unknown_flows;
 pub(super) mod unowned;
 pub(super) mod update;
 
@@ -50,7 +51,7 @@ use rnic_ipc::ring::DoorbellConsumer;
 use rnic_net::PeerRules;
 use userspace_tcp::{ConnId, Event as TcpEvent};
 
-use super::config::ShardLimits;
+use super::config::ShardConfig;
 use crate::command::ShardEvent;
 use crate::histogram::Histogram;
 use crate::idmap::IdMap;
@@ -59,6 +60,7 @@ use deadlines::Deadlines;
 use host_policy::HostPolicy;
 use peer_rules::Told;
 use stag_scan_limit::StagScanLimit;
+use unknown_flows::UnknownFlows;
 use unowned::Unowned;
 
 /// Events that are reported without asking for memory, if their owner looks after each poll.
@@ -81,6 +83,8 @@ pub(super) struct Ctl {
     /// Peers that may not connect.
     refused_peers: Told,
     guesses_told: Told,
+    /// How much is looked at that is of no association.
+    pub unknown_flows: UnknownFlows,
     /// What may not go in clear.
     host_policy: HostPolicy,
     /// Connections that only their peers have, over TCP and over SCTP.
@@ -111,7 +115,8 @@ pub(super) struct Listener {
 }
 
 impl Ctl {
-    pub fn new(limits: ShardLimits) -> Self {
+    pub fn new(config: &ShardConfig) -> Self {
+        let limits = config.limits;
         Self {
             clients: Vec::with_capacity(limits.clients),
             listeners: IdMap::default(),
@@ -123,6 +128,7 @@ impl Ctl {
             stag_scan_limit: StagScanLimit::new(),
             refused_peers: Told::default(),
             guesses_told: Told::default(),
+            unknown_flows: UnknownFlows::new(config.unknown_flows),
             host_policy: HostPolicy::default(),
             unowned: [limits.connections, limits.associations].map(Unowned::new),
             connect_times: Histogram::default(),

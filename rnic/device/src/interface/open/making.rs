@@ -4,8 +4,9 @@ use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rnic_engine::command::Command;
-use rnic_engine::shard::{Shard, ShardConfig, ShardLimits, Siblings};
+use rnic_engine::shard::{Rate, Shard, ShardConfig, ShardLimits, Siblings, UnknownFlowLimits};
 use rnic_ipc::capture::Filter;
+use rnic_steering::FloodLimits;
 use rnic_xsk::{DevicePort, XskPort};
 
 use super::super::OpenInterface;
@@ -108,6 +109,11 @@ impl Making<'_> {
             answer_timeout: config.answer_timeout,
             receive_wait: config.receive_wait,
             sctp_udp: config.sctp_udp,
+            unknown_flows: match config.udp {
+                Some(_) => unknown_flows(&config.flood_limits, shards),
+                // The steering program bounds them.
+                None => UnknownFlowLimits::default(),
+            },
             receive_reserve: config.frames as usize / 4 / shards,
             unix_time_at_zero: unix.as_nanos() as u64,
             ..ShardConfig::default()
@@ -173,6 +179,19 @@ impl Making<'_> {
             }
         }
         Ok(Shards::new(drivers, events))
+    }
+}
+
+/// A shard's part of what is let through.
+fn unknown_flows(limits: &FloodLimits, shards: usize) -> UnknownFlowLimits {
+    let part = |number: u32| number.div_ceil(shards as u32);
+    let rate = |all: rnic_steering::Rate| Rate {
+        per_second: part(all.per_second),
+        burst: part(all.burst),
+    };
+    UnknownFlowLimits {
+        inits: rate(limits.syns),
+        others: rate(limits.unknown_flows),
     }
 }
 

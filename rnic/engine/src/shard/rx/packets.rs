@@ -42,8 +42,14 @@ impl<P: Port> RxContext<'_, P> {
         if let Some(conn) = id.and_then(|id| dp.conns.get_mut(id)) {
             conn.came_from(port);
         }
-        if id.is_none() && ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
-            return dp.frames.pool.free(frame);
+        if id.is_none() {
+            let bytes = dp.frames.umem.bytes(&frame).get(received.data.clone());
+            let bytes = bytes.unwrap_or(&[]);
+            let is_flood = dp.ports.get(port).is_some_and(Port::is_of_kernel)
+                && ctl.unknown_flows.drop(dp.now, bytes, &mut dp.counters);
+            if is_flood || ctl.refuses_peer(dp, (Transport::Sctp, &tuple), port) {
+                return dp.frames.pool.free(frame);
+            }
         }
         // Also of an association that only claims the sender's address.
         if !is_way_known {
