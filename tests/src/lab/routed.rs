@@ -47,6 +47,15 @@ impl Routers {
         }
     }
 
+    /// The first host's router gives what leaves by IPv4 an address of its own, and UDP ports by chance (NAT).
+    pub fn masquerade(&self) {
+        let rules = "table ip nat { chain out { type nat hook postrouting priority 100; \
+                     oifname \"router\" masquerade random; }; }";
+        let [router, _] = &self.routers;
+        let nft = router.command("nft").arg(rules);
+        drop(nft.run().success());
+    }
+
     /// The routers send nothing of their own any more: no ICMP error either.
     pub fn silence(&self) {
         for router in &self.routers {

@@ -309,7 +309,7 @@ fn a_flood_of_strangers_is_bounded_and_a_connection_goes_on() {
     let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
     let plan = ["--op", "write", "--verify", "--bytes", "20M"];
     let client = tool::client(&pair.daemon_a, "rnic-perf", at, &plan).spawn();
-    let mut packet = vec![0; 64];
+    let mut packet = [0; 64];
     packet[..4].copy_from_slice(&[0x12, 0x34, 0x48, 0x53]);
     let flood = move || {
         let sockets: Vec<_> = (0..16)
@@ -342,4 +342,48 @@ fn a_flood_of_strangers_is_bounded_and_a_connection_goes_on() {
         taken < sent + 2 * (1000 + 100 * 30),
         "{taken} of {sent} that were sent"
     );
+}
+
+/// A router tells that packets are too large, by ICMP: the kernel gives it to the socket's error queue.
+#[test]
+fn a_path_that_is_narrower_behind_a_router_takes_smaller_packets() {
+    let mut lab = Lab::new("udp-router");
+    let (a, b, routers) = lab.routed(&LinkOptions::default());
+    let of_socket = options(&[]);
+    let [daemon_a, daemon_b] = [&a, &b].map(|host| Daemon::start(&lab, host, &of_socket));
+    routers.set_mtu(1300);
+    all_operations(&daemon_a, &daemon_b, &b, &[], 1 << 20);
+    for daemon in [&daemon_a, &daemon_b] {
+        let [told, ignored] = ["icmp_errors", "icmp_ignored"].map(|name| daemon.counter(name));
+        assert!(told > ignored, "{told} errors, {ignored} of them ignored");
+    }
+}
+
+/// RFC 6951 section 5.4: the peer's packets come from another address and port than it has.
+#[test]
+fn a_peer_behind_a_nat_is_answered_where_its_packets_come_from() {
+    let mut lab = Lab::new("udp-nat");
+    let (a, b, routers) = lab.routed(&LinkOptions::default());
+    routers.masquerade();
+    let of_socket = options(&[]);
+    let [daemon_a, daemon_b] = [&a, &b].map(|host| Daemon::start(&lab, host, &of_socket));
+    let at = b.address(Family::V4, PORT);
+    let _server = tool::server(&daemon_b, "rnic-perf", at, &[]);
+    for op in OPERATIONS {
+        let plan = ["--op", op, "--verify", "--bytes", "1M"];
+        let client = tool::client(&daemon_a, "rnic-perf", at, &plan).run();
+        let report = tool::report(&client.success());
+        assert!(
+            report["verified_bytes"].as_u64() >= Some(1 << 20),
+            "{report}"
+        );
+    }
+    let at = b.address(Family::V4, PORT + 1);
+    let server = tool::server(&daemon_b, "rnic-ping", at, &[]);
+    let _ = tool::client(&daemon_a, "rnic-ping", at, &[])
+        .run()
+        .success();
+    let seen = server.terminate().stdout;
+    assert!(seen.contains(": 10 rounds"), "{seen}");
+    assert!(!seen.contains(&a.v4.to_string()), "{seen}");
 }
