@@ -63,6 +63,14 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Opens the device that it serves.
+    #[must_use]
+    #[track_caller]
+    pub fn open(&self) -> rnic::Context {
+        let opened = rnic::Daemon::at(self.socket()).and_then(|daemon| daemon.open(None));
+        opened.expect("the daemon serves")
+    }
+
     /// Starts a daemon for the host's end of its link and waits until it serves.
     #[must_use]
     pub fn start(lab: &Lab, host: &Host, options: &DaemonOptions) -> Self {

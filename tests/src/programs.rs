@@ -247,9 +247,7 @@ pub fn wait_for_listener(daemon: &Daemon) {
 
 #[track_caller]
 fn wait_for_listeners(daemon: &Daemon, what: &str, enough: impl Fn(usize) -> bool) {
-    let context = rnic::Daemon::at(daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = daemon.open();
     wait::until(what, LISTEN_LIMIT, || {
         let listeners = context.inspect(Kind::Listeners).expect("the daemon tells");
         enough(listeners.len()).then_some(())

@@ -37,9 +37,7 @@ impl Endpoint {
     /// An endpoint that is not connected, of a new client, with so many bytes of memory.
     #[must_use]
     pub fn new(daemon: &Daemon, bytes: usize) -> Self {
-        let context = rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves");
+        let context = daemon.open();
         Self::of(context, bytes)
     }
 

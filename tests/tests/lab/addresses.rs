@@ -41,9 +41,7 @@ fn wait_for_detection(namespace: &Namespace) {
 
 fn link_local(daemon: &Daemon) -> IpAddr {
     wait_for_detection(daemon.namespace());
-    let context = rnic::Daemon::at(daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = daemon.open();
     let info = context
         .device_info()
         .expect("the daemon tells its addresses");

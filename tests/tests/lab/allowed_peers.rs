@@ -54,9 +54,7 @@ impl Bench {
     }
 
     fn server(&self) -> Context {
-        rnic::Daemon::at(self.daemon_b.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves")
+        self.daemon_b.open()
     }
 
     fn at(&self, family: Family) -> SocketAddr {
@@ -217,9 +215,7 @@ fn clients_connect_to_no_peer_outside_their_lists() {
         }
     };
     // From `b`, which has the lists, to what `a` does not even listen at.
-    let peer = rnic::Daemon::at(bench.daemon_a.socket())
-        .and_then(|it| it.open(None))
-        .expect("it serves");
+    let peer = bench.daemon_a.open();
     let addresses = peer.device_info().expect("it tells").addresses;
     let of = |is: fn(&std::net::IpAddr) -> bool| {
         let found = addresses.iter().copied().find(is).expect("an address");

@@ -477,9 +477,7 @@ fn what_clients_take_of_open_files_is_within_what_the_daemon_counts_on() {
         );
         before = now;
     };
-    let context = rnic::Daemon::at(daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("it serves");
+    let context = daemon.open();
     let pd = context.alloc_pd().expect("a domain");
     took("a client", 12);
     let cqs: Vec<_> = (0..20)

@@ -62,9 +62,7 @@ struct End {
 
 impl End {
     fn new(daemon: &Daemon) -> Self {
-        let context = rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("room for a client");
+        let context = daemon.open();
         let pd = context.alloc_pd().expect("a protection domain");
         let depth = (2 * DEPTH * QUEUE_PAIRS) as u32;
         let cq = context.create_cq(depth).expect("a completion queue");

@@ -115,9 +115,7 @@ fn a_limit_of_addresses_refuses_requests_and_ends_nothing() {
     let a = Endpoint::new(&pair.daemon_a, 50_000);
     let b = Endpoint::new(&pair.daemon_b, 50_000);
     connect(&a, &b, pair.b.address(Family::V4, PORT));
-    let context = rnic::Daemon::at(pair.daemon_a.socket())
-        .and_then(|it| it.open(None))
-        .expect("it serves");
+    let context = pair.daemon_a.open();
     let pd = context.alloc_pd().expect("a domain");
     let cq = context.create_cq(4).expect("a queue");
     let pid = Pid::from_raw(pair.daemon_a.id().cast_signed()).expect("not 0");

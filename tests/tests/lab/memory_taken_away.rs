@@ -201,9 +201,7 @@ fn memory_without_pages_is_refused_and_costs_the_daemon_nothing() {
 #[test]
 fn memory_of_huge_pages_needs_some_and_says_how_to_get_them() {
     let pair = Pair::new("huge-pages");
-    let context = rnic::Daemon::at(pair.daemon_a.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_a.open();
     let pd = context.alloc_pd().expect("a domain");
     let _more = HugePages::more(4);
     let region = pd

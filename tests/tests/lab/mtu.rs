@@ -33,11 +33,7 @@ fn new_connections_have_what_the_frames_carry_after_the_mtu_was_raised() {
     let options = DaemonOptions::default();
     let [of_a, of_b] = [&a, &b].map(|host| Daemon::start(&lab, host, &options));
     // While there are clients the interface is not opened again.
-    let _clients = [&of_a, &of_b].map(|daemon| {
-        rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("a client")
-    });
+    let _clients = [&of_a, &of_b].map(|daemon| daemon.open());
     for mtu in [2000, 3000, 1280] {
         set_mtu([&a, &b], mtu);
         let followed = format!("MTU {mtu}, was");

@@ -127,9 +127,7 @@ fn queues_that_come_after_the_start_are_told_of_and_those_with_sockets_stay() {
         });
     };
     unserved(0);
-    let held = rnic::Daemon::at(daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("it is open");
+    let held = daemon.open();
     let _ = set(&b, "rx", "2").success();
     unserved(1);
     let said = "interface rnic0 has 2 RX queues now, of which 1 are served";

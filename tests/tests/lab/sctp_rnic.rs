@@ -1,11 +1,12 @@
 //! DDP over SCTP between two RNICs, as programs use it: daemons on the two ends of a veth pair.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rnic::{
-    AcceptOptions, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, QpConfig,
-    QueuePair, Transport,
+    AcceptOptions, ConnectOptions, Context, DisconnectReason, Error, ListenOptions, Listener,
+    QpConfig, QueuePair, Transport,
 };
 use rnic_tests::daemon::Daemon;
 use rnic_tests::lab::Family;
@@ -70,11 +71,7 @@ fn sctp() -> ConnectOptions {
 fn the_ports_of_tcp_and_sctp_are_apart() {
     let pair = Pair::new("sctp-ports");
     let at = pair.b.address(Family::V4, PORT);
-    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| {
-        rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves")
-    });
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| daemon.open());
     let over_tcp = b
         .listen(at, ListenOptions::default().backlog(4))
         .expect("nobody listens there");
@@ -114,26 +111,11 @@ fn the_ports_of_tcp_and_sctp_are_apart() {
 fn the_end_of_a_daemon_is_told_to_its_peer() {
     let mut pair = Pair::new("sctp-killed");
     let at = pair.b.address(Family::V6, PORT);
-    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| {
-        rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves")
-    });
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| daemon.open());
     let options = ListenOptions::default().transport(Transport::Sctp);
     let listener = b.listen(at, options).expect("nobody listens there");
     let (asks, takes) = (queue_pair(&a), queue_pair(&b));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let request = listener.accept().wait(LIMIT).expect("a peer asks");
-            request
-                .accept(&takes, AcceptOptions::default())
-                .wait(LIMIT)
-                .expect("the peer waits");
-        });
-        asks.connect(at, sctp())
-            .wait(LIMIT)
-            .expect("it is accepted");
-    });
+    connect_both(&listener, (&asks, &takes), at);
     pair.daemon_b.kill();
     let error = asks
         .disconnected()
@@ -153,29 +135,14 @@ fn queue_pairs_of_a_client_share_an_association() {
     const COUNT: usize = 3;
     let pair = Pair::new("sctp-shared");
     let at = pair.b.address(Family::V6, PORT);
-    let open = |daemon: &Daemon| {
-        rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves")
-    };
+    let open = |daemon: &Daemon| daemon.open();
     let b = open(&pair.daemon_b);
     let options = ListenOptions::default().transport(Transport::Sctp);
     let listener = b.listen(at, options).expect("nobody listens there");
     let associations = || [&pair.daemon_a, &pair.daemon_b].map(|it| it.counter("associations"));
     let connect = |context: &Context| {
         let (asks, takes) = (queue_pair(context), queue_pair(&b));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let request = listener.accept().wait(LIMIT).expect("a peer asks");
-                request
-                    .accept(&takes, AcceptOptions::default())
-                    .wait(LIMIT)
-                    .expect("the peer waits");
-            });
-            asks.connect(at, sctp())
-                .wait(LIMIT)
-                .expect("it is accepted");
-        });
+        connect_both(&listener, (&asks, &takes), at);
         (asks, takes)
     };
     let [first, second] = [(); 2].map(|()| {
@@ -216,5 +183,20 @@ fn queue_pairs_of_a_client_share_an_association() {
     }
     wait::until("nothing is left", LIMIT, || {
         (associations() == [0, 0]).then_some(())
+    });
+}
+
+fn connect_both(listener: &Listener, (asks, takes): (&QueuePair, &QueuePair), at: SocketAddr) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let request = listener.accept().wait(LIMIT).expect("a peer asks");
+            request
+                .accept(takes, AcceptOptions::default())
+                .wait(LIMIT)
+                .expect("the peer waits");
+        });
+        asks.connect(at, sctp())
+            .wait(LIMIT)
+            .expect("it is accepted");
     });
 }

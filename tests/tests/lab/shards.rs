@@ -95,9 +95,7 @@ struct Side {
 
 impl Side {
     fn new(daemon: &Daemon, queue_pairs: usize) -> Self {
-        let context = rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves");
+        let context = daemon.open();
         let pd = context.alloc_pd().expect("a protection domain");
         let depth = u32::try_from(4 * queue_pairs).expect("few");
         let cq = context

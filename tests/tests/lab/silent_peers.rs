@@ -69,9 +69,7 @@ fn a_hundred_silent_connections_a_second_keep_nobody_out() {
         .namespace
         .ip(&["route", "add", &back, "dev", INTERFACE]);
 
-    let context = rnic::Daemon::at(pair.daemon_b.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_b.open();
     let listener = context
         .listen(to, ListenOptions::default().backlog(BACKLOG))
         .expect("nobody listens there");

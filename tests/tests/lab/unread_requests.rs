@@ -29,9 +29,7 @@ fn ask(to: SocketAddr) -> TcpStream {
 fn requests_of_peers_that_go_away_take_nothing_from_a_program_that_looks_later() {
     let mut pair = Pair::new("unread");
     let to = pair.b.address(Family::V4, PORT);
-    let context = rnic::Daemon::at(pair.daemon_b.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_b.open();
     let listener = context
         .listen(to, ListenOptions::default().backlog(16))
         .expect("nobody listens there");

@@ -163,9 +163,7 @@ fn queue_pairs_share_receives_and_the_limit_is_told_before_they_run_out() {
     const RECEIVES: usize = 20;
     const EACH: usize = 1000;
     let pair = Pair::new("shared");
-    let context = rnic::Daemon::at(pair.daemon_b.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_b.open();
     let pd = context.alloc_pd().expect("a protection domain");
     let cq = context.create_cq(256).expect("a completion queue");
     let config = SrqConfig::default().depth(RECEIVES as u32).max_sge(1);

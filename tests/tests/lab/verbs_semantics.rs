@@ -167,9 +167,7 @@ fn a_peer_that_does_not_answer_in_time_is_told_as_unreachable() {
     };
     let programs = Programs::with_each("verbs-unanswered", [&soon, &DaemonOptions::default()]);
     let program = built(&programs, "outcomes.c", C);
-    let context = rnic::Daemon::at(programs.pair.daemon_b.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = programs.pair.daemon_b.open();
     let at = programs.pair.b.address(Family::V4, 7471);
     let silent = context
         .listen(at, ListenOptions::default().backlog(1))

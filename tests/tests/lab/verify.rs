@@ -135,9 +135,7 @@ fn a_wrong_byte_that_is_sent_or_written_is_reported_with_its_place() {
     let pair = Pair::new("verify");
     let at = pair.b.address(Family::V4, PORT);
     let _server = tool::server(&pair.daemon_b, "rnic-perf", at, &[]);
-    let context = rnic::Daemon::at(pair.daemon_a.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_a.open();
     for operation in [Operation::Write, Operation::Send] {
         let plan = plan(operation);
         let all = Note::Verified { bytes: BYTES };
@@ -196,9 +194,7 @@ fn serve(context: &Context, listener: &Listener, wrong: Option<u64>) {
 fn a_wrong_byte_that_is_read_is_reported_with_its_place() {
     let pair = Pair::new("verify-read");
     let at = pair.b.address(Family::V4, PORT);
-    let context = rnic::Daemon::at(pair.daemon_b.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_b.open();
     let listener = context
         .listen(at, ListenOptions::default().backlog(4))
         .expect("a free address");

@@ -113,9 +113,7 @@ fn every_list_fits_80_columns_and_a_wide_one_has_a_line_for_each_object() {
     let _long = connected(&pair, long);
     let _short = connected(&pair, pair.b.address(Family::V4, PORT));
     let listens = SocketAddr::new(IpAddr::V6(LONG[0]), 65_531);
-    let context = rnic::Daemon::at(pair.daemon_a.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = pair.daemon_a.open();
     let _listener = context
         .listen(listens, ListenOptions::default().backlog(1))
         .expect("a free address");

@@ -168,9 +168,7 @@ fn all_operations_go_both_ways_in_udp_where_we_begin() {
 }
 
 fn where_we_begin(bed: &TestBed) {
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     for (family, revision) in [(Family::V4, 2), (Family::V6, 1)] {
         let at = bed.theirs.address(family, PORT);
         side::where_we_begin(&context, at, revision, |words| bed.listening(family, words));
@@ -215,9 +213,7 @@ fn all_operations_go_both_ways_in_udp_where_the_peer_begins() {
 }
 
 fn where_the_peer_begins(bed: &TestBed) {
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     for (family, enhanced) in [(Family::V4, true), (Family::V6, false)] {
         let listener = bed.listener(&context, family);
         side::where_the_peer_begins(&context, &listener, enhanced, |words| {
@@ -229,9 +225,7 @@ fn where_the_peer_begins(bed: &TestBed) {
 #[test]
 fn a_session_outlives_the_address_that_it_began_with() {
     let bed = TestBed::new("sctp-peer-homes");
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     let (family, bound) = (Family::V4, Homes::any(Family::V4));
     let at = bed.theirs.address(family, PORT);
     let theirs = &bed.theirs.namespace;
@@ -256,9 +250,7 @@ fn a_session_outlives_the_address_that_it_began_with() {
 #[test]
 fn a_rejection_is_heard_either_way() {
     let bed = TestBed::new("sctp-peer-reject");
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     let side = Side::new(&context, None);
     let words = ["--reject", "--private", "6e6f"].map(str::to_owned);
     let peer = bed.listening(Family::V4, &words);
@@ -333,9 +325,7 @@ fn ends_by(bed: &TestBed, context: &Context, number: u32) -> Error {
 #[test]
 fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
     let mut bed = TestBed::new("sctp-peer-wrong");
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     for number in WITHIN_IT.into_iter().chain(AS_THE_ANSWER) {
         let error = ends_by(&bed, &context, number);
         let (Error::Disconnected { reason, message } | Error::ConnectFailed { reason, message }) =
@@ -362,9 +352,7 @@ fn what_breaks_the_rules_of_a_session_ends_it_and_nothing_else() {
 #[test]
 fn what_ddp_and_rdmap_refuse_is_answered_by_the_right_terminate() {
     let mut bed = TestBed::new("sctp-peer-terminates");
-    let context = rnic::Daemon::at(bed.daemon.socket())
-        .and_then(|it| it.open(None))
-        .expect("the daemon serves");
+    let context = bed.daemon.open();
     for (number, control) in TERMINATED {
         let error = ends_by(&bed, &context, number);
         let Error::Disconnected { reason, message } = &error else {

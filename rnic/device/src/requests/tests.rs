@@ -46,6 +46,9 @@ const CREDENTIALS: Credentials = Credentials {
     pid: 77,
     superuser: false,
 };
+const HELLO: Request = Request::Hello {
+    version: PROTOCOL_VERSION,
+};
 const LOCALHOST: &str = "127.0.0.1:0";
 
 /// A device on the loopback, with the far end of its link.
@@ -141,10 +144,7 @@ impl Bench {
     /// A client, with the channel of its events, and what else it has.
     fn client_with_events(&self) -> (ClientSession, (Channel, Vec<OwnedFd>)) {
         let session = self.stranger();
-        let hello = Request::Hello {
-            version: PROTOCOL_VERSION,
-        };
-        let (reply, mut fds) = session.request(hello, Vec::new());
+        let (reply, mut fds) = session.request(HELLO, Vec::new());
         reply.unwrap();
         let events = Channel::from_fd(fds.remove(0));
         (session, (events, fds))
@@ -152,10 +152,7 @@ impl Bench {
 
     fn client_of(&self, credentials: Credentials) -> ClientSession {
         let session = self.device.connect_client(credentials).unwrap();
-        let hello = Request::Hello {
-            version: PROTOCOL_VERSION,
-        };
-        session.request(hello, Vec::new()).0.unwrap();
+        session.request(HELLO, Vec::new()).0.unwrap();
         session
     }
 

@@ -38,9 +38,7 @@ impl Drop for Ending<'_> {
 
 impl Program {
     pub fn new(daemon: &Daemon, at: SocketAddr) -> Self {
-        let context = rnic::Daemon::at(daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves");
+        let context = daemon.open();
         let listener = context
             .listen(at, ListenOptions::default().backlog(32))
             .expect("a free address");

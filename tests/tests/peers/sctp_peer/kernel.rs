@@ -28,9 +28,7 @@ impl Stand {
             std::fs::copy(usrsctp::program(program), to).expect("the directory is ours");
         }
         let _ = interop.peer.run("modprobe sctp").success();
-        let context = rnic::Daemon::at(interop.daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves");
+        let context = interop.daemon.open();
         Self { interop, context }
     }
 
@@ -50,9 +48,7 @@ impl Stand {
         self.interop.kill_daemon();
         let Interop { lab, host, .. } = &self.interop;
         self.interop.daemon = Daemon::start(lab, host, &options);
-        self.context = rnic::Daemon::at(self.interop.daemon.socket())
-            .and_then(|it| it.open(None))
-            .expect("the daemon serves");
+        self.context = self.interop.daemon.open();
     }
 
     fn ddp(&self, cases: &mut Cases, first_port: u16, how: &str) {

@@ -74,10 +74,7 @@ fn another_version_is_refused() {
 fn hello_gives_three_descriptors_and_is_said_once() {
     for bench in both() {
         let session = bench.stranger();
-        let hello = Request::Hello {
-            version: PROTOCOL_VERSION,
-        };
-        let (reply, fds) = session.request(hello.clone(), Vec::new());
+        let (reply, fds) = session.request(HELLO, Vec::new());
         match reply.unwrap() {
             Response::Welcome {
                 client,
@@ -91,7 +88,7 @@ fn hello_gives_three_descriptors_and_is_said_once() {
             response => panic!("{response:?}"),
         }
         assert_eq!(fds.len(), 3);
-        assert_eq!(refused(ask(&session, hello)), RefusalCode::WrongState);
+        assert_eq!(refused(ask(&session, HELLO)), RefusalCode::WrongState);
     }
 }
 

@@ -14,10 +14,7 @@ const OTHER: Credentials = Credentials {
 
 fn connect(bench: &Bench, credentials: Credentials) -> ClientSession {
     let session = bench.device.connect_client(credentials).unwrap();
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-    };
-    ask(&session, hello).unwrap();
+    ask(&session, HELLO).unwrap();
     session
 }
 

@@ -105,10 +105,7 @@ fn a_shared_receive_queue_goes_after_the_queue_pairs_that_take_from_it() {
 fn a_client_that_spoils_its_doorbell_ring_loses_all_and_nobody_else_anything() {
     for bench in both() {
         let session = bench.stranger();
-        let hello = Request::Hello {
-            version: PROTOCOL_VERSION,
-        };
-        let (reply, fds) = session.request(hello, Vec::new());
+        let (reply, fds) = session.request(HELLO, Vec::new());
         assert!(reply.is_ok());
         // Before the next request, which says that it is mapped.
         let size = rustix::fs::fstat(&fds[1]).unwrap().st_size as u64;
@@ -195,10 +192,7 @@ fn a_shutdown_ends_all_and_refuses_the_rest() {
 fn a_client_can_send_nothing_to_the_descriptors_that_only_tell_it_something() {
     let bench = Bench::new(Runtime::Thread);
     let session = bench.stranger();
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-    };
-    let (reply, hello_fds) = session.request(hello, Vec::new());
+    let (reply, hello_fds) = session.request(HELLO, Vec::new());
     reply.unwrap();
     let (reply, cq_fds) = session.request(Request::CreateCq { depth: 4 }, Vec::new());
     reply.unwrap();

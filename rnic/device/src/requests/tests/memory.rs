@@ -167,16 +167,13 @@ fn memory_that_could_vanish_is_refused() {
 fn nobody_punches_holes_into_rings_once_they_are_mapped() {
     let bench = Bench::new(Runtime::Caller);
     let session = bench.stranger();
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-    };
     let mut rings = Vec::new();
     let mut keep = |(reply, mut fds): (Reply, Vec<OwnedFd>), ring: usize| {
         rings.push(fds.swap_remove(ring));
         reply.unwrap()
     };
     let ask_for = |request| session.request(request, Vec::new());
-    keep(ask_for(hello), 1);
+    keep(ask_for(HELLO), 1);
     let Response::Pd(pd) = ask(&session, Request::AllocPd).unwrap() else {
         panic!("no domain");
     };

@@ -27,10 +27,7 @@ fn queue_pairs_of(bench: &Bench, shard: usize) -> u64 {
 fn a_client_gets_a_kick_for_each_shard_and_a_queue_for_all() {
     let bench = Bench::with_shards(SHARDS);
     let session = bench.stranger();
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-    };
-    let (reply, fds) = session.request(hello, Vec::new());
+    let (reply, fds) = session.request(HELLO, Vec::new());
     let Ok(Response::Welcome {
         shards: SHARDS,
         doorbells,
@@ -219,10 +216,7 @@ fn a_shard_that_stands_still_is_noticed_and_the_others_go_on() {
 fn a_shard_that_polls_again_wants_no_kick() {
     let bench = Bench::new(Runtime::Thread);
     let session = bench.stranger();
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-    };
-    let (reply, mut fds) = session.request(hello, Vec::new());
+    let (reply, mut fds) = session.request(HELLO, Vec::new());
     let Ok(Response::Welcome { doorbells, .. }) = reply else {
         panic!("{reply:?}")
     };
