@@ -17,16 +17,9 @@ use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::closer::ChannelCloser;
+use crate::open_files::{KEPT_THREADS, SPARE_THREADS, SPARE_THREADS_OF_USER};
 use crate::reload::Reload;
 
-/// Threads for clients that are being turned away, beside those of clients that are served.
-const SPARE_THREADS: usize = 64;
-/// Those among them that one user's clients may have.
-const SPARE_THREADS_OF_USER: usize = 4;
-/// Threads beyond these, that only administrators' clients may have.
-const KEPT_THREADS: usize = 16;
-/// The most threads beside those of clients that are served.
-pub(crate) const THREADS_BESIDE: usize = SPARE_THREADS + KEPT_THREADS;
 /// How long a client may take to say Hello: until then it only keeps others out.
 const HELLO: Duration = Duration::from_secs(5);
 /// What it may say before that, of which device it means.

@@ -6,8 +6,6 @@
 use rnic_device::{DeviceConfig, Limits};
 use rustix::process::{Resource, Rlimit};
 
-use crate::clients::THREADS_BESIDE;
-
 /// Of a client: its channel, kick and event socket, and the descriptors that come with a request, or go
 /// with a reply and wait to be sealed.
 const OF_CLIENT: u64 = 12;
@@ -15,6 +13,14 @@ const OF_CLIENT: u64 = 12;
 const OF_SHARD: u64 = 2;
 /// Of the daemon and its devices: sockets, maps and programs of each interface, metrics, captures.
 const OWN: u64 = 512;
+/// Threads for clients that are being turned away, beside those of clients that are served.
+pub(crate) const SPARE_THREADS: usize = 64;
+/// Those among them that one user's clients may have.
+pub(crate) const SPARE_THREADS_OF_USER: usize = 4;
+/// Threads beyond these, that only administrators' clients may have.
+pub(crate) const KEPT_THREADS: usize = 16;
+/// The most threads beside those of clients that are served.
+const THREADS_BESIDE: usize = SPARE_THREADS + KEPT_THREADS;
 
 /// Takes all the open files that the host allows: the usual limit is for programs that use select(2).
 /// Says what is missing.
