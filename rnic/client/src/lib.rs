@@ -237,9 +237,9 @@ pub mod embedded {
         DeviceConfig, DeviceError, FloodLimits, HostError, HostIpsec, KeepAlive, KernelFeature,
         Limits, ListenerAddress, ListenerPeers, LoopbackUse, ParseCongestionControlError,
         ParseCoresError, ParseDedicatedQueuesError, ParseHostIpsecError, ParseListenerAddressError,
-        ParsePrefixError, ParseShardCountError, Polling, PortRanges, Prefix, Quota, Rate, Resource,
-        Runtime, SctpUdp, ShardCount, SteeringError, UserLimits, Users, VlanConfig, VlanId, Vlans,
-        XdpMode, XskError, XskRequest,
+        ParsePrefixError, ParseShardCountError, ParseUdpLinkError, Polling, PortRanges, Prefix,
+        Quota, Rate, Resource, Runtime, SctpUdp, ShardCount, SteeringError, UdpLink, UserLimits,
+        Users, VlanConfig, VlanId, Vlans, XdpMode, XskError, XskRequest,
     };
 
     /// The settings of [`DeviceConfig`] as a command line or a configuration file gives them.

@@ -198,6 +198,15 @@ fn programs_of_the_verbs_run_as_they_are() {
         let both = programs.run_perftest(&format!("{program} -F")).success();
         assert!(both.client.stdout.contains("#bytes"), "{}", both.client);
     }
+    for verb in ["write", "read"] {
+        let common = "--ioengine=rdma --port=18600 --bs=64k --iodepth=8 --size=4m --verify=crc32c \
+                      --verify_state_save=0";
+        let server = format!("fio --name=server {common} --rw=read");
+        let client = format!("fio --name=client {common} --rw=write --verb={verb}");
+        let client = format!("{client} --hostname={}", programs.address());
+        let both = programs.run(&server, &client).success();
+        assert!(both.client.stdout.contains("err= 0"), "{}", both.client);
+    }
     // Queue pairs that are joined by number.
     for line in [
         "ib_write_bw -n 200 -F -d rnic_udp",

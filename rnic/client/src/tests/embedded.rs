@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rnic_ipc::work::WcStatus;
 
-use crate::embedded::{Device, DeviceConfig, Runtime, SctpUdp};
+use crate::embedded::{Device, DeviceConfig, Runtime, SctpUdp, ShardCount};
 use crate::{
     AcceptOptions, Access, CompletionQueue, ConnectOptions, Context, Error, ListenOptions,
     MemoryRegion, QpConfig, QueuePair, WorkCompletion, block_on,
@@ -125,5 +125,26 @@ fn udp_ports_of_zero_are_refused() {
             Ok(_) => assert!(is_right, "{port}, {peer_port:?}"),
             Err(error) => assert!(error.to_string().contains("SCTP in UDP"), "{error}"),
         }
+    }
+}
+
+/// The port of a device's link, which needs no privilege, is its own. With several shards, too.
+#[test]
+fn a_udp_port_is_one_devices_alone() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = free.local_addr().unwrap();
+    drop(free);
+    for shards in [1, 2] {
+        let open = || {
+            let mut config = DeviceConfig::udp(at.to_string().parse().unwrap());
+            config.shards = ShardCount::Number(shards);
+            Device::open(config)
+        };
+        let device = open().unwrap();
+        let error = open().unwrap_err().to_string();
+        for words in [&at.to_string(), "can't be bound", "--sctp-udp-peer-port"] {
+            assert!(error.contains(words), "no {words} in {error}");
+        }
+        device.shutdown();
     }
 }
