@@ -1,7 +1,7 @@
 //! The configuration file (TOML): the settings of the command line, and limits.
 //!
 //! A file with a fault is not used at all. Every fault is reported with its line and column, what was
-//! found and what may stand there; a key that nobody knows is a fault.
+//! found and what may stand there; an unknown key is a fault.
 
 mod interfaces;
 mod limits;

@@ -1,7 +1,7 @@
 //! The metrics over HTTP/1.1, for Prometheus: on a Unix socket, or on the loopback.
 //!
 //! One thread serves a few scrapers at a time and never waits for one of them: who is slow, says too
-//! much or something else is closed, and costs nobody anything. The text is made at most a few times a
+//! much or something else is closed, and costs nothing. The text is made at most a few times a
 //! second, however often it is asked for.
 
 mod address;

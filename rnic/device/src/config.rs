@@ -259,7 +259,7 @@ pub enum LoopbackUse {
 /// later; one that does not sleep takes a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Looks again at once, and never sleeps: for a core that nobody else needs.
+    /// Looks again at once, and never sleeps: for a core that no other thread needs.
     Spin,
     /// Looks again until there was nothing to do for so long, and gives way to who else wants the
     /// core meanwhile; then sleeps until a frame, a client or a deadline wakes it.

@@ -165,7 +165,7 @@ impl Device {
     }
 
     /// Lets connections end in order before [`Self::shutdown`]: what was posted is sent, then FIN.
-    /// Meanwhile nobody connects, accepts or listens any more. Ends when no connection is left, after
+    /// Meanwhile no client can connect, accept or listen any more. Ends when no connection is left, after
     /// `patience`, or when `give_up` says so; gives how many connections are left.
     pub fn drain(&self, patience: Duration, give_up: impl FnMut() -> bool) -> usize {
         drain([self], |_| refuse::shutting_down(), patience, give_up)

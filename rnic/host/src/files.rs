@@ -54,7 +54,7 @@ pub fn create_for_owner(path: &Path) -> io::Result<File> {
         match std::fs::remove_file(path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // Made before rights were given up: nobody else can have it open.
+            // Made before rights were given up: no other process can have it open.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let file = options.open(path)?;
                 let found = file.metadata()?;
@@ -97,7 +97,7 @@ pub fn unprivileged_port_start() -> Option<u16> {
     text.ok()?.trim().parse().ok()
 }
 
-/// Whether nobody else could open it.
+/// Whether no other user could open it.
 fn is_for_owner(found: &Metadata) -> bool {
     found.nlink() == 1 && found.mode() & OF_OTHERS == 0
 }

@@ -1,7 +1,7 @@
 //! A heap with a reserve, for a process that a limit of its memory must not end.
 //!
 //! Where the host gives no more memory (`RLIMIT_AS`, `RLIMIT_DATA`, strict overcommit) an allocation
-//! that nobody can refuse ends the process. So a daemon keeps addresses that it does not use. The
+//! whose failure Rust can't report ends the process. So a daemon keeps addresses that it does not use. The
 //! first allocation that fails gives them back and is tried again, and until they could be taken once
 //! more ([`keep_reserves`]) the daemon refuses whatever takes memory. What was begun before goes on
 //! with what was given back. Threads have a reserve of their own ([`start_thread`]).
@@ -261,7 +261,7 @@ impl Reserve {
         }
     }
 
-    /// The state when nobody is about to change it.
+    /// The state when no thread is about to change it.
     fn settled(&self) -> usize {
         loop {
             match self.state.load(Ordering::Acquire) {
@@ -298,8 +298,8 @@ fn map(size: usize) -> Option<usize> {
 
 /// Undoes [`map`]: to be called once, by who has the address.
 fn unmap(address: usize, size: usize) {
-    // SAFETY: what `map` gave, which nobody has used or unmapped. A failure would leave it mapped, which
-    // harms nobody.
+    // SAFETY: what `map` gave, which is neither used nor unmapped. A failure would leave it mapped, which
+    // does no harm.
     let _ = unsafe { rustix::mm::munmap(std::ptr::with_exposed_provenance_mut(address), size) };
 }
 

@@ -34,7 +34,7 @@ enum Entry {
 ///
 /// # Errors
 ///
-/// `Unreachable` when nobody answers.
+/// `Unreachable` when no answer comes.
 pub(crate) fn resolve(
     netlink: &Netlink,
     interface: &Interface,
@@ -69,7 +69,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// A neighbour that nobody waits for any longer.
+/// A neighbour that no request waits for any longer.
 pub(crate) fn silent(interface: &Interface, neighbour: IpAddr, waited: Duration) -> Refusal {
     let found = format!("it did not answer in {} ms", waited.as_millis());
     unreachable(interface, neighbour, &found)

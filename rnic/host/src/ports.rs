@@ -174,7 +174,7 @@ impl<C: Claims> Ports<C> {
         inner.take(at, scope, false)
     }
 
-    /// Whether a port is nobody's at this moment.
+    /// Whether a port is free at this moment.
     pub fn is_free(&self, at: LocalPort, scope: u32) -> bool {
         let inner = self.lock();
         let is_free = || Reservation::take(at.transport, at.local, scope).is_ok();

@@ -498,7 +498,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: exactly the range that mmap gave, and nobody has a pointer to it that outlives the
-        // memory. A failure would leave it mapped, which harms nobody.
+        // memory. A failure would leave it mapped, which does no harm.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,7 +1,7 @@
 //! Privileged Resource Manager (RFC 5042 section 2.1): who may do what with which object.
 //!
 //! Every request of a client comes here first. What is granted comes back as a value that only
-//! this crate can make, so that nobody acts on a shard without having asked. It does no I/O, and
+//! this crate can make, so that no code acts on a shard without a grant. It does no I/O, and
 //! a client can never learn from it whether another client's object exists.
 //!
 //! ```

@@ -172,7 +172,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For one user alone, from whom nobody is to be protected: everything that tables are made for, at any
+    /// For one user alone, with no other to protect: everything that tables are made for, at any
     /// rate, and as much memory as the host gives.
     #[must_use]
     pub fn of_one_user() -> Self {

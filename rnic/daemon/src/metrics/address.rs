@@ -50,7 +50,7 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// Whether a socket file is there that nobody listens at any more.
+/// Whether a socket file is there without a listener.
 fn is_stale(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
@@ -64,12 +64,12 @@ pub(super) fn check_unix(path: &Path) -> io::Result<()> {
     files::check_directory(path)
 }
 
-/// Makes the socket file, in the place of one that nobody listens at any more.
+/// Makes the socket file, in the place of one without a listener.
 pub(super) fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if is_stale(path) {
         fs::remove_file(path)?;
     }
-    // Until it has its permissions nobody may connect.
+    // Until it has its permissions no other user may connect.
     let old = rustix::process::umask(Mode::from_raw_mode(0o777));
     let bound = UnixListener::bind(path);
     rustix::process::umask(old);

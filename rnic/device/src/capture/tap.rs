@@ -1,5 +1,5 @@
 //! From the shard to a capture's thread: a fixed number of buffers that go round. The shard makes no
-//! system call for it, and wakes nobody: the thread looks from time to time.
+//! system call for it, and wakes no thread: the thread looks from time to time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -86,7 +86,7 @@ impl Placement {
         }
     }
 
-    /// The shard that has it; the first one of a queue pair that nobody has, which will say so.
+    /// The shard that has it; the first one for a queue pair that does not exist: its answer says so.
     pub(crate) fn shard_of(&self, qp: QpNum) -> usize {
         self.queue_pairs.get(&qp).map_or(FIRST, |place| place.shard)
     }

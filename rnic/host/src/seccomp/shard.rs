@@ -2,7 +2,7 @@
 
 use super::program::Rule;
 
-/// The calls of a shard's thread. It opens nothing, connects to nobody, starts nothing and maps
+/// The calls of a shard's thread. It opens nothing, makes no connection, starts nothing and maps
 /// nothing that can be executed. `udp`: its port is a UDP socket.
 pub(super) fn rules(udp: bool) -> Vec<Rule> {
     let own_process = std::process::id();
@@ -31,7 +31,7 @@ pub(super) fn rules(udp: bool) -> Vec<Rule> {
             argument: 1,
             value: libc::F_GETFD as u32,
         },
-        // abort(3), and nobody else's threads.
+        // abort(3), and threads of no other process.
         Rule::With {
             call: libc::SYS_tgkill,
             argument: 0,

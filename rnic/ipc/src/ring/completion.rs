@@ -234,7 +234,7 @@ impl CqConsumer {
     }
 
     /// Asks to be woken once, by the next completion of any of the queue's rings or by the next solicited one.
-    /// Poll all again before blocking: a completion that came before this wakes nobody.
+    /// Poll all again before blocking: a completion that came before this makes no wake-up.
     pub fn arm(&mut self, solicited_only: bool) {
         let wanted = if solicited_only {
             ARMED_SOLICITED

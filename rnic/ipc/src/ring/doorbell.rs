@@ -55,7 +55,7 @@ impl DoorbellProducer {
         Ok(self.take_sleeping())
     }
 
-    /// Whether the engine sleeps and nobody kicks it yet: then the caller must.
+    /// Whether the engine sleeps and no caller kicks it yet: then this one must.
     pub fn take_sleeping(&mut self) -> bool {
         // What was pushed before this comes before the load below, for all threads (module head).
         fence(Ordering::SeqCst);

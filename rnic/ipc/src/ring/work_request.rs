@@ -1,4 +1,4 @@
-//! A work request outside its ring: a checked copy that nobody else can write.
+//! A work request outside its ring: a checked copy that the client can't write.
 //!
 //! It has room for as many elements as its queue pair's work may have, made once; taking a work
 //! request off a ring never allocates.

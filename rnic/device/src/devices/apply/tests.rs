@@ -119,7 +119,7 @@ fn an_answer_that_is_cut_off_says_so_and_a_shorter_one_is_whole() {
     assert!(cut.ends_with("the daemon's log has all)"), "{cut}");
 }
 
-/// What is left out here would change nothing, and nobody would be told.
+/// What is left out here would change nothing, without a message.
 #[test]
 fn each_setting_of_the_opening_is_named_when_it_alone_differs() {
     type Change = fn(&mut DeviceConfig);
