@@ -1,14 +1,22 @@
 //! Debian's programs that connect queue pairs by `ibv_modify_qp`, unmodified, between two daemons.
 
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rnic::{MpaOptions, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{INTERFACE, Lab, LinkOptions};
+use rnic_tests::lab::{Family, INTERFACE, Lab, LinkOptions};
 use rnic_tests::linksim::Linksim;
 use rnic_tests::pair::Pair;
 use rnic_tests::programs::Programs;
+use rnic_tests::verbs::{Endpoint, LIMIT};
 
 use super::verbs_semantics::{C, built};
+use super::wrong_input_peer::{request, tell};
+
+/// The first of the ports of joins.
+const JOIN_PORT: u16 = 30720;
 
 /// perftest's programs, without `-R`.
 const PERFTEST: [&str; 9] = [
@@ -79,14 +87,18 @@ fn ping_pongs_find_their_peers_by_number() {
     assert!(said.contains("give a GID index"), "{said}");
 }
 
-/// Runs both ends of `joined.c`, of which the second is killed.
-fn run_joined(programs: &Programs, rounds: u32) {
+/// Runs both ends of `joined.c`, of which the second is killed; on one host, or two.
+fn run_joined(programs: &Programs, rounds: u32, one_rnic: bool) {
     let program = built(programs, "joined.c", C);
     let socket = programs.pair.lab.directory().join("socket");
     let (program, socket) = (program.display(), socket.display());
     let end = |role: &str| format!("env {program} {role} {socket} {rounds}");
     let b = programs.on_b(&end("b")).spawn();
-    let a = programs.on_a(&end("a")).run();
+    let a = match one_rnic {
+        true => programs.on_b(&end("a")),
+        false => programs.on_a(&end("a")),
+    };
+    let a = a.run();
     let b = b.finish(Duration::from_secs(30));
     assert!(a.status.success(), "{a}\n{b}");
     assert_eq!(b.stderr, "", "{b}");
@@ -94,7 +106,117 @@ fn run_joined(programs: &Programs, rounds: u32) {
 
 #[test]
 fn joined_queue_pairs_are_as_those_of_infiniband() {
-    run_joined(&Programs::new("number-joined"), 1000);
+    run_joined(&Programs::new("number-joined"), 1000, false);
+}
+
+#[test]
+fn joined_queue_pairs_of_one_rnic_are_as_those_of_infiniband() {
+    run_joined(&Programs::new("number-one-rnic"), 1000, true);
+}
+
+#[test]
+fn joined_queue_pairs_are_as_those_of_infiniband_over_two_shards() {
+    let link = LinkOptions {
+        queues: 2,
+        ..LinkOptions::default()
+    };
+    let daemon = DaemonOptions {
+        queues: Some(2),
+        ..DaemonOptions::default()
+    };
+    let programs = Programs::of(Pair::with("number-shards", &link, &daemon));
+    run_joined(&programs, 1000, false);
+    // Flows go to either shard.
+    for program in ["ibv_srq_pingpong -g 0 -q 16", "ib_write_bw -n 20 -q 64 -F"] {
+        let line = format!("{program} -d rnic_{INTERFACE}");
+        let _ = programs.run_by_number(&line, &programs.address()).success();
+    }
+}
+
+/// The private data of a Request: who joins whom (docs/extensions.md), after RFC 6581's words.
+fn hello(version: u8, numbers: [u32; 2], addresses: [IpAddr; 2]) -> Vec<u8> {
+    let enhanced = [0x80, 16, 0x80, 16];
+    let mut bytes = [&enhanced[..], b"rnicjoin", &[version, 1, 0, 0]].concat();
+    bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+    for address in addresses {
+        let gid = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        bytes.extend(gid.octets());
+    }
+    bytes
+}
+
+/// Requests of whoever can send to the port are rejected, all alike, and so are too many that are not whole; the right
+/// one is served beside them.
+#[test]
+fn requests_to_join_that_fit_no_queue_pair_are_rejected_alike() {
+    let pair = Pair::new("number-hostile");
+    let [a, b] = [&pair.daemon_a, &pair.daemon_b].map(|daemon| Endpoint::new(daemon, 4096));
+    let addresses = [&pair.a, &pair.b].map(|host| host.address(Family::V4, 0).ip());
+    let number = |end: &Endpoint| {
+        let number = end.context.join_number(end.qp.num());
+        number.expect("the daemon serves").expect("it is small")
+    };
+    let numbers = [number(&a), number(&b)];
+    let joins = |end: &Endpoint, [own, peer]: [usize; 2]| {
+        let remote = (addresses[peer], numbers[peer]);
+        end.qp
+            .join(addresses[own], remote, MpaOptions::default())
+            .detach()
+    };
+    joins(&b, [1, 0]).expect("it may be joined");
+    let slot = u16::try_from(numbers[1] >> 20).expect("4 bits");
+    let port = SocketAddr::new(addresses[1], JOIN_PORT + slot);
+    let mpa = |private_data: &[u8]| {
+        let length = u16::try_from(private_data.len()).expect("it is short");
+        request(0x50, 2, length, private_data)
+    };
+    let swapped = [numbers[1], numbers[0]];
+    let wrong = [
+        mpa(&hello(1, numbers, addresses)[..4]),
+        mpa(&hello(1, numbers, addresses)[..40]),
+        mpa(&hello(2, numbers, addresses)),
+        mpa(&hello(1, [numbers[0] ^ 1, numbers[1]], addresses)),
+        mpa(&hello(1, [numbers[0], numbers[1] ^ 1], addresses)),
+        mpa(&hello(1, swapped, addresses)),
+        mpa(&hello(1, numbers, [addresses[1], addresses[1]])),
+        mpa(&hello(1, numbers, [addresses[0], addresses[0]])),
+    ];
+    // Together, because some of them wait for their queue pair.
+    let tell = |bytes: &[u8]| tell(&pair.a, port, bytes);
+    let answers: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let told = (wrong.iter()).map(|bytes| scope.spawn(|| tell(bytes)));
+        let told: Vec<_> = told.collect();
+        told.into_iter()
+            .map(|told| told.join().expect("it is answered"))
+            .collect()
+    });
+    for answer in &answers {
+        assert_eq!(answer, &answers[0]);
+        assert!(answer.starts_with(b"MPA ID Rep Frame"), "{answer:?}");
+        // The reject bit, and nothing but RFC 6581's words.
+        assert!(answer[16] & 0x20 != 0 && answer.len() <= 24, "{answer:?}");
+    }
+    assert_eq!(tell(b"GET / HTTP/1.1\r\n\r\n"), b"");
+    // They are not whole.
+    let connect = || {
+        (0..300)
+            .map(|_| TcpStream::connect_timeout(&port, LIMIT))
+            .collect()
+    };
+    let halves: Vec<_> = pair.a.namespace.in_thread(connect);
+    for mut half in halves.iter().flatten() {
+        let _ = half.write_all(b"MPA ID Req Frame");
+    }
+    joins(&a, [0, 1]).expect("it may be joined");
+    let mut random = [0; 64];
+    a.fill(7);
+    random.copy_from_slice(&a.content()[..64]);
+    a.post(WorkRequest::write(1, &[a.element(0..64)], b.remote()));
+    assert_eq!(a.completion().status, WcStatus::Success);
+    assert_eq!(b.content()[..64], random);
 }
 
 /// A completion that came too early is seen here.
@@ -115,5 +237,5 @@ fn joined_queue_pairs_are_as_those_of_infiniband_over_a_long_and_bad_link() {
         b,
         lab,
     };
-    run_joined(&Programs::of(pair), 30);
+    run_joined(&Programs::of(pair), 30, false);
 }

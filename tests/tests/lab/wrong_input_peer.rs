@@ -15,7 +15,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Sends bytes from a kernel socket to an RNIC and gives what came back until the connection
 /// ended, one way or the other. Panics when it does not end.
-fn tell(from: &Host, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn tell(from: &Host, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let connect = || TcpStream::connect_timeout(&to, SILENCE);
     let mut stream = from.namespace.in_thread(connect).expect("the RNIC listens");
     stream
@@ -32,7 +32,7 @@ fn tell(from: &Host, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An MPA request frame (RFC 5044 section 7.1.1) with these flags, revision and private data.
-fn request(flags: u8, revision: u8, length: u16, private_data: &[u8]) -> Vec<u8> {
+pub(super) fn request(flags: u8, revision: u8, length: u16, private_data: &[u8]) -> Vec<u8> {
     let mut frame = b"MPA ID Req Frame".to_vec();
     frame.extend([flags, revision]);
     frame.extend(length.to_be_bytes());
