@@ -1,4 +1,4 @@
-//! The tests that Debian's pyverbs brings (rdma-core's), those that need no connection made by `ibv_modify_qp`.
+//! The tests that Debian's pyverbs brings (rdma-core's), of reliable connections.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rnic_tests::programs::Programs;
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 
 /// Tests of classes, none of which may fail or be left out.
-const PASSED: [(&str, &[&str]); 6] = [
+const PASSED: [(&str, &[&str]); 13] = [
     (
         "device.DeviceTest",
         &[
@@ -67,6 +67,52 @@ const PASSED: [(&str, &[&str]); 6] = [
             "rdmacm_sync_traffic",
         ],
     ),
+    // What follows connects by `ibv_modify_qp`.
+    (
+        "mr.MRTest",
+        &["mr_rereg_access_bad_flow", "reg_mr_bad_flags"],
+    ),
+    (
+        "mr.MWTest",
+        &[
+            "invalidate_mw_type1",
+            "mw_type1",
+            "mw_type2",
+            "mw_type2_invalidate_dealloc",
+            "mw_type2_invalidate_local",
+            "mw_type2_invalidate_remote",
+            "reg_mw_wrong_type",
+        ],
+    ),
+    (
+        "qpex.QpExTestCase",
+        &[
+            "qp_ex_rc_atomic_cmp_swp",
+            "qp_ex_rc_atomic_fetch_add",
+            "qp_ex_rc_bind_mw",
+            "qp_ex_rc_rdma_read",
+            "qp_ex_rc_rdma_read_zero_size",
+            "qp_ex_rc_rdma_write",
+            "qp_ex_rc_rdma_write_imm",
+            "qp_ex_rc_rdma_write_zero_length",
+            "qp_ex_rc_send",
+            "qp_ex_rc_send_imm",
+        ],
+    ),
+    ("relaxed_ordering.RoTestCase", &["ro_rc_traffic"]),
+    ("cq_events.CqEventsTestCase", &["cq_events_rc"]),
+    (
+        "atomic.AtomicTest",
+        &[
+            "atomic_cmp_and_swap",
+            "atomic_fetch_and_add",
+            "atomic_invalid_lkey",
+            "atomic_invalid_mr_access",
+            "atomic_invalid_rkey",
+            "atomic_non_aligned_addr",
+        ],
+    ),
+    ("cqex.CqExTestCase", &["rc_traffic_cq_ex"]),
 ];
 
 #[test]

@@ -138,8 +138,8 @@ impl Qp {
         self.complete_ended(ctx);
     }
 
-    /// The peer refuses this work request, or, without one, the RDMA Write that this header is of: it has delivered
-    /// all that was sent before. The work request that is meant.
+    /// The peer refuses this work request, or, without one, the RDMA Write that this header is of, or, without that, what
+    /// is next to be acknowledged: it has delivered all that was sent before. The work request that is meant.
     pub(super) fn refused(
         &mut self,
         named: Option<Ticket>,
@@ -149,10 +149,11 @@ impl Qp {
             return named;
         };
         let refused = named.or_else(|| {
-            let Some(ddp::Header::Tagged(header)) = header else {
-                return None;
+            let is_meant = |sink: Option<Sink>| match header {
+                Some(ddp::Header::Tagged(header)) => sink.is_some_and(|sink| sink.has(&header)),
+                Some(ddp::Header::Untagged(_)) => false,
+                None => true,
             };
-            let is_meant = |sink: Option<Sink>| sink.is_some_and(|sink| sink.has(&header));
             let sent = joined.sent.iter().find(|sent| is_meant(sent.sink));
             let under_way = self.send.work.filter(|_| is_meant(self.send.sink()));
             let sent = sent.map(|sent| sent.ticket);

@@ -7,7 +7,7 @@ use rnic_ipc::ring::WorkRequest;
 use rnic_ipc::work::{WR_ONE_STREAM, WcStatus, WrOpcode};
 use rnic_proto::{Stag, TaggedOffset};
 
-use super::pending::Ticket;
+use super::pending::{Outcome, Ticket};
 use super::work::{Kind, Work};
 use super::{Qp, QpContext};
 use crate::stag::{Binding, Look};
@@ -110,7 +110,8 @@ impl Qp {
 
     fn local_work_done(&mut self, ctx: &mut QpContext<'_>, ticket: Ticket) {
         ctx.counters.local_work_done += 1;
-        self.work_sent(ticket);
+        self.send.work = None;
+        self.send.pending.end(ticket, Outcome::SENT);
         self.complete_all_ended(ctx);
     }
 }

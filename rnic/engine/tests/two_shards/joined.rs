@@ -6,7 +6,7 @@ use rnic_engine::command::{Command, JoinEvent, ShardEvent};
 use rnic_engine::shard::ShardConfig;
 use rnic_ipc::control::{MpaOptions, QpState};
 use rnic_ipc::id::QpNum;
-use rnic_ipc::work::{WcStatus, WrOpcode};
+use rnic_ipc::work::{Sge, WcStatus, WrOpcode};
 
 use crate::impairment::Impairment;
 use crate::link::ROUGH;
@@ -193,4 +193,22 @@ fn a_send_to_a_joined_queue_pair_waits_for_its_receive_over_a_rough_link() {
     }));
     world.a.post_work(qp_a, WrOpcode::Send, 3, 0, to_b, 50);
     assert!(world.run_until(SOON, |w| w.a.disconnected(qp_a).is_some()));
+}
+
+/// The peer's acknowledgment of the message comes after its Terminate.
+#[test]
+fn a_send_that_the_peer_can_not_place_is_named() {
+    let mut world = World::new(1, Impairment::NONE);
+    let (qp_a, qp_b) = joined(&mut world);
+    world.run_for(Duration::from_secs(1));
+    let to_b = (world.b.stag, 0);
+    let sge = Sge {
+        lkey: world.b.stag.0 ^ 0xff,
+        ..world.b.sge(0, 100)
+    };
+    world.b.post_recv_into(qp_b, 1, sge);
+    world.a.post_work(qp_a, WrOpcode::Send, 2, 0, to_b, 50);
+    assert!(world.run_until(SOON, |w| w.a.completion(2).is_some()));
+    let status = world.a.completion(2).map(|completion| completion.status);
+    assert_eq!(status, Some(WcStatus::RemoteOperation as u8));
 }

@@ -447,8 +447,12 @@ impl<P: Port> Side<P> {
     }
 
     pub fn post_recv(&mut self, qp: QpNum, wr_id: u64, offset: usize, len: usize) {
+        self.post_recv_into(qp, wr_id, self.sge(offset, len));
+    }
+
+    pub fn post_recv_into(&mut self, qp: QpNum, wr_id: u64, sge: Sge) {
         let mut request = WorkRequest::new(WrOpcode::Recv, wr_id);
-        assert!(request.set_sges(&[self.sge(offset, len)]));
+        assert!(request.set_sges(&[sge]));
         self.queues
             .get_mut(&qp.0)
             .unwrap()

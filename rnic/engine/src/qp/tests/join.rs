@@ -67,6 +67,24 @@ fn a_read_completes_behind_what_is_acknowledged() {
 }
 
 #[test]
+fn local_work_waits_for_what_is_before_it_only() {
+    let (mut a, mut b) = joined_by_number();
+    let invalidate = |wr_id, stag: Stag| {
+        let mut request = request(WrOpcode::LocalInvalidate, wr_id, &[]);
+        request.slot.rkey = stag.0;
+        request
+    };
+    a.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
+    a.post_send(&invalidate(2, LOCAL_STAG));
+    pump(&mut a, &mut b);
+    assert_eq!(statuses(&a.sends()), []);
+    assert_eq!(a.acknowledge_but(0), [(1, OK), (2, OK)]);
+    a.post_send(&invalidate(3, BARE_STAG));
+    pump(&mut a, &mut b);
+    assert_eq!(statuses(&a.sends()), [(3, OK)]);
+}
+
+#[test]
 fn work_waits_for_a_place_until_there_is_an_acknowledgment() {
     let (mut a, mut b) = joined_by_number();
     for wr_id in 0..u64::from(DEPTH) + 1 {
