@@ -245,6 +245,8 @@ fn a_path_that_becomes_narrower_takes_smaller_packets() {
             "{report}"
         );
     }
+    let [told, ignored] = ["icmp_errors", "icmp_ignored"].map(|it| pair.daemon_a.counter(it));
+    assert!(told > ignored, "{told} errors, {ignored} of them ignored");
 }
 
 #[test]
