@@ -85,6 +85,12 @@ pub(in crate::shard) trait Llp {
     /// The same if the peer has acknowledged all of them, by `deferred` at the latest.
     fn acknowledged(&self, id: ConnId, deferred: Option<&DeferredAck>) -> Option<usize>;
 
+    /// Bytes that were sent, or are to be, and that the peer has not acknowledged; more, if so many are not known.
+    fn unacknowledged(&self, id: ConnId) -> u64;
+
+    /// What came is acknowledged without delay.
+    fn acknowledge_at_once(&mut self, id: ConnId);
+
     /// When the peer was heard; none of a connection that is gone.
     fn heard(&self, id: ConnId) -> Option<Heard>;
 

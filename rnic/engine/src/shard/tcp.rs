@@ -70,6 +70,14 @@ impl Llp for Stack<Frame> {
         Self::acknowledged(self, id, deferred)
     }
 
+    fn unacknowledged(&self, id: ConnId) -> u64 {
+        Self::unacknowledged(self, id)
+    }
+
+    fn acknowledge_at_once(&mut self, id: ConnId) {
+        Self::acknowledge_at_once(self, id);
+    }
+
     fn heard(&self, id: ConnId) -> Option<Heard> {
         let info = self.info(id)?;
         Some(Heard {

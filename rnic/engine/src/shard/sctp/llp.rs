@@ -86,6 +86,17 @@ impl Llp for Sctp {
         self.sessions.get(id).map_or(0, |session| session.posted)
     }
 
+    /// Chunks are counted, and not their bytes.
+    fn unacknowledged(&self, id: ConnId) -> u64 {
+        match self.queued_segments(id) {
+            0 => 0,
+            _ => u64::MAX,
+        }
+    }
+
+    /// SCTP knows of no hurry: a SACK for a chunk alone is delayed (RFC 9260 section 6.2).
+    fn acknowledge_at_once(&mut self, _: ConnId) {}
+
     /// What is acknowledged comes back at once.
     #[inline]
     fn acknowledged(&self, id: ConnId, _: Option<&DeferredAck>) -> Option<usize> {
