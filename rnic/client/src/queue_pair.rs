@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rnic_ipc::control::{
-    ConnectSpec, JoinEnd, JoinSpec, MpaOptions, QpAttributes, QpState, Refusal, RefusalCode,
-    Request, Response,
+    Access, ConnectSpec, JoinEnd, JoinSpec, MpaOptions, QpAttributes, QpState, Refusal,
+    RefusalCode, Request, Response,
 };
 use rnic_ipc::id::QpNum;
 use rnic_ipc::ring::{QpMemory, WorkQueueProducer};
@@ -297,6 +297,15 @@ impl QueuePair {
     ) -> Connecting<'_> {
         let remote = JoinEnd { address, number };
         Connecting::join(self, JoinSpec { local, remote, mpa })
+    }
+
+    /// What the peer may do, of what the STags allow that it uses: of [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] and
+    /// [`Access::REMOTE_ATOMIC`]. All of it at first, and after [`Self::reset`]. What is not allowed ends the stream as if
+    /// the STag did not allow it.
+    pub fn set_peer_access(&self, access: Access) -> Result<(), Error> {
+        let qp = self.num();
+        self.context()
+            .request_done(&Request::SetPeerAccess { qp, access })
     }
 
     pub(crate) fn begin_to_join(&self, spec: JoinSpec) -> Result<(), Error> {

@@ -267,6 +267,7 @@ impl ClientSession {
                 plain(self.core().join_numbers().map(Response::JoinNumbers))
             }
             Request::Join { qp, spec } => plain(self.join(qp, &spec)),
+            Request::SetPeerAccess { qp, access } => done(self.set_peer_access(qp, access)),
             Request::Accept {
                 request,
                 qp,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rnic_ipc::capture::Filter;
 use rnic_ipc::control::{
-    ConnectSpec, DisconnectReason, Event, ListenSpec, MpaOptions, QpAttributes, QpState,
+    Access, ConnectSpec, DisconnectReason, Event, ListenSpec, MpaOptions, QpAttributes, QpState,
     ReceiveWait, RefusalCode, RegionSpec, StagKind, Transport,
 };
 use rnic_ipc::id::{ClientId, ConnRequestId, CqId, ListenerId, PdId, QpNum, SrqId};
@@ -226,6 +226,8 @@ pub enum Command {
         /// The state that it is to be in.
         state: QpState,
     },
+    /// What a queue pair's peer may do, of what STags allow it.
+    SetPeerAccess { qp: QpNum, access: Access },
     /// ICMP errors that quote segments which this shard may have sent. Anybody can forge them, so TCP judges
     /// whether the segment was sent and what to believe.
     IcmpErrors {

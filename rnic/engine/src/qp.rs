@@ -35,7 +35,7 @@ mod times;
 mod work;
 mod writes;
 
-use rnic_ipc::control::{DisconnectReason, QpAttributes, QpState};
+use rnic_ipc::control::{Access, DisconnectReason, QpAttributes, QpState};
 use rnic_ipc::id::{ClientId, CqId, PdId, QpNum, SrqId};
 use rnic_ipc::ring::{RingFault, WorkQueueConsumer};
 use rnic_proto::mpa::fpdu;
@@ -113,6 +113,8 @@ pub struct Qp {
     crc: bool,
     /// What leaves is summed for TCP's checksum.
     checks: bool,
+    /// What its peer may do, of what STags allow.
+    peer_access: Access,
     /// It is joined by number: see `join`.
     joined: Option<Box<Joined>>,
     send: SendSide,
@@ -184,6 +186,7 @@ impl Qp {
             stream: None,
             crc: true,
             checks: true,
+            peer_access: Access::ALL,
             joined: None,
             send: SendSide::new(sq, attributes.sq_depth, attributes.send_places() as usize),
             receive: ReceiveSide::new(rq, id.max_sge),

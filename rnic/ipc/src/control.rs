@@ -34,7 +34,7 @@ pub use transport::Transport;
 
 /// Version of the control messages and of the shared-memory layouts. Both ends must agree. It is
 /// raised with each change of either; `tests/layout.rs` of this crate sees to that.
-pub const PROTOCOL_VERSION: u32 = 32;
+pub const PROTOCOL_VERSION: u32 = 33;
 
 /// The most shards of an RNIC.
 pub const SHARDS_MAX: usize = 64;
@@ -197,6 +197,13 @@ pub enum Request {
     /// however long that takes; [`Request::Disconnect`] gives it up. Reply: [`Response::Connecting`], with the port at
     /// which requests to join are taken.
     Join { qp: QpNum, spec: JoinSpec },
+    /// What a queue pair's peer may do, of what STags allow it; all at first, and after `Idle`. Reply:
+    /// [`Response::Done`].
+    SetPeerAccess {
+        qp: QpNum,
+        /// Of the rights of peers.
+        access: Access,
+    },
     /// Ends in [`Event::Disconnected`]. Reply: [`Response::Done`].
     Disconnect {
         qp: QpNum,

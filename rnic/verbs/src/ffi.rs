@@ -313,6 +313,7 @@ impl From<rnic::Error> for Fail {
             },
             Error::Io { errno, .. } => *errno,
             Error::Memory(_) => Errno::NOMEM,
+            Error::NotJoined => Errno::OPNOTSUPP,
             _ => Errno::INVAL,
         };
         Self::of(errno, error.to_string())

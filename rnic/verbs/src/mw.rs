@@ -14,7 +14,7 @@ use crate::abi::{
     ibv_pd,
 };
 use crate::ffi::{Fail, Object, Outcome, Ptr, Shared, field, object};
-use crate::pd::{Mr, Pd, Registered};
+use crate::pd::{Mr, Pd, Registered, peer_rights};
 use crate::send_flags::with_flags;
 use crate::users::Use;
 
@@ -146,9 +146,5 @@ fn rights(info: &ibv_mw_bind_info) -> Outcome<Access> {
             "a memory window with access flags {flags:#x}: zero-based ones are not there"
         )));
     }
-    Ok(
-        Access::REMOTE_READ.when(flags & IBV_ACCESS_REMOTE_READ != 0)
-            | Access::REMOTE_WRITE.when(flags & IBV_ACCESS_REMOTE_WRITE != 0)
-            | Access::REMOTE_ATOMIC.when(flags & IBV_ACCESS_REMOTE_ATOMIC != 0),
-    )
+    Ok(peer_rights(flags))
 }

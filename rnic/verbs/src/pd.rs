@@ -211,8 +211,12 @@ pub(crate) fn rights(flags: c_uint) -> Outcome<Access> {
             "remote writes or atomics without the right to write locally",
         ));
     }
-    Ok(Access::LOCAL_WRITE.when(local_write)
-        | Access::REMOTE_READ.when(flags & IBV_ACCESS_REMOTE_READ != 0)
+    Ok(Access::LOCAL_WRITE.when(local_write) | peer_rights(flags))
+}
+
+/// What access flags let a peer do.
+pub(crate) fn peer_rights(flags: c_uint) -> Access {
+    Access::REMOTE_READ.when(flags & IBV_ACCESS_REMOTE_READ != 0)
         | Access::REMOTE_WRITE.when(flags & IBV_ACCESS_REMOTE_WRITE != 0)
-        | Access::REMOTE_ATOMIC.when(flags & IBV_ACCESS_REMOTE_ATOMIC != 0))
+        | Access::REMOTE_ATOMIC.when(flags & IBV_ACCESS_REMOTE_ATOMIC != 0)
 }

@@ -224,8 +224,20 @@ impl Qp {
 
     /// The transitions that a program may ask for. Those to RTR and RTS connect a queue pair by number.
     pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
+        let is_joined = lock(&self.by_number).is_joined();
         self.change(attr, mask)?;
         lock(&self.by_number).note(attr, mask);
+        if is_joined && mask & IBV_QP_ACCESS_FLAGS != 0 {
+            self.set_peer_access(attr, mask)?;
+        }
+        Ok(())
+    }
+
+    /// Of a queue pair that is joined: the connection manager's have flags that no program chose.
+    fn set_peer_access(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
+        if let Some(access) = lock(&self.by_number).peer_access(attr, mask) {
+            self.qp.set_peer_access(access)?;
+        }
         Ok(())
     }
 
@@ -265,6 +277,7 @@ impl Qp {
     /// Connects it to the queue pair that the attributes name, now or when that one is ready too.
     fn join(&self, attr: &ibv_qp_attr, mask: c_int) -> Outcome<()> {
         let peer = Peer::of(attr, mask, &self.context().session().info()?.addresses)?;
+        self.set_peer_access(attr, mask)?;
         let joining = self.qp.join(peer.local, peer.remote, peer.mpa);
         Ok(joining.detach()?)
     }

@@ -108,6 +108,7 @@ const PASSED: [(&str, &[&str]); 13] = [
             "atomic_fetch_and_add",
             "atomic_invalid_lkey",
             "atomic_invalid_mr_access",
+            "atomic_invalid_qp_access",
             "atomic_invalid_rkey",
             "atomic_non_aligned_addr",
         ],

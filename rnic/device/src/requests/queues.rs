@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rnic_engine::command::{Answer, Command};
-use rnic_ipc::control::{QpAttributes, QpState, Refusal, Response};
+use rnic_ipc::control::{Access, QpAttributes, QpState, Refusal, Response};
 use rnic_ipc::id::{CqId, QpNum};
 use rnic_ipc::ring::{CqMemory, QpLayout, QpMemory};
 use rnic_prm::{CqGrant, CqResize, QpGrant};
@@ -164,5 +164,12 @@ impl ClientSession {
         self.core().leave_join(qp);
         let modify = Command::ModifyQp { qp, state };
         self.core().shards.run(To::Qp(qp), modify).map(|_| ())
+    }
+
+    pub(super) fn set_peer_access(&self, qp: QpNum, access: Access) -> Result<(), Refusal> {
+        let granted = self.core().prm().use_qp(self.id(), qp)?;
+        let qp = *granted.qp();
+        let set = Command::SetPeerAccess { qp, access };
+        self.core().shards.run(To::Qp(qp), set).map(|_| ())
     }
 }

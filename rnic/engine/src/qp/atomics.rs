@@ -3,6 +3,7 @@
 //! A responder checks a request at its Delivery, and executes it once the requests before it are answered and
 //! it can answer too. So operations and Reads happen in the order of their requests.
 
+use rnic_ipc::control::Access;
 use rnic_ipc::work::WrOpcode;
 use rnic_proto::rdmap::atomic::OPERAND_LEN;
 use rnic_proto::rdmap::{
@@ -88,7 +89,10 @@ impl Qp {
     ) -> Result<(), TerminateError> {
         ctx.counters.atomic_requests_received += 1;
         let AtomicRequest { stag, to, .. } = request;
-        if let Err(error) = ctx.stags.remote_atomic(stag, to, self.id.user()) {
+        let allowed = self.check_peer_access(Access::REMOTE_ATOMIC, stag);
+        let user = self.id.user();
+        let found = allowed.and_then(|()| ctx.stags.remote_atomic(stag, to, user).map(|_| ()));
+        if let Err(error) = found {
             count_refusal(ctx, error);
             return Err(source_error(error));
         }

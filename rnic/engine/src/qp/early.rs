@@ -3,6 +3,7 @@
 //!
 //! Nothing here ends a stream: data that can't be placed at once is parked, and checked when it is in order.
 
+use rnic_ipc::control::Access;
 use rnic_proto::mpa::MpaError;
 use rnic_proto::mpa::fpdu::{self, Layout};
 use rnic_proto::rdmap::stream::Early;
@@ -166,6 +167,7 @@ impl Qp {
         let payload = ulpdu.tail(early.payload_offset())?;
         match early {
             Early::Write { stag, to, len } => {
+                self.check_peer_access(Access::REMOTE_WRITE, stag).ok()?;
                 let sink = ctx.stags.remote_write(stag, to, len, self.id.user()).ok()?;
                 copy_in(&sink, &payload).ok()?;
             }

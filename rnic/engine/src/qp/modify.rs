@@ -1,12 +1,14 @@
 //! What a client may make of a queue pair's state (the Modify QP of the RDMA verbs for iWARP), and
 //! the ways that need no connection. How streams end by themselves is in `terminate`.
 
-use rnic_ipc::control::QpState;
+use rnic_ipc::control::{Access, QpState};
+use rnic_proto::Stag;
 use rnic_proto::mpa::marker::Markers;
 use rnic_proto::rdmap::RdmapError;
 
 use super::terminate::Ending;
 use super::{Qp, QpContext};
+use crate::stag::StagError;
 
 /// A client may not make this of a queue pair that is in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +51,20 @@ impl Qp {
         }
     }
 
+    /// From now on its peer may do this, of what STags allow; also where what came before is not answered yet.
+    pub(crate) fn set_peer_access(&mut self, access: Access) {
+        self.peer_access = access;
+    }
+
+    /// That the peer may do this to the memory of some STag, as far as the queue pair says.
+    #[inline]
+    pub(super) fn check_peer_access(&self, needed: Access, stag: Stag) -> Result<(), StagError> {
+        match self.peer_access.contains(needed) {
+            true => Ok(()),
+            false => Err(StagError::AccessRights { stag }),
+        }
+    }
+
     /// Error becomes Idle: all is as when the queue pair was made. What was posted in Error is
     /// flushed first. Nothing happens in another state. It has no connection any more.
     pub fn reset(&mut self, ctx: &mut QpContext<'_>) {
@@ -62,6 +78,7 @@ impl Qp {
         self.state = QpState::Idle;
         self.ending = Ending::default();
         self.leave_join();
+        self.peer_access = Access::ALL;
         self.receive.reset(Markers::Off, false);
         self.send.reset();
     }

@@ -2,7 +2,7 @@
 //! 5.3 and 7.1). Placement and Delivery are two steps: [`Qp::place`] copies and tells nobody,
 //! [`Qp::deliver`] acts on what the LLP has in order and touches no payload.
 
-use rnic_ipc::control::QpState;
+use rnic_ipc::control::{Access, QpState};
 use rnic_ipc::work::{
     Completion, Sge, WC_SOLICITED, WC_WITH_IMMEDIATE, WC_WITH_INVALIDATE, WcStatus,
     immediate_of_send,
@@ -170,7 +170,9 @@ impl Qp {
         len: u32,
         payload: Option<&impl Bytes<'a>>,
     ) -> Result<(), TerminateError> {
-        match ctx.stags.remote_write(stag, to, len, self.id.user()) {
+        let allowed = self.check_peer_access(Access::REMOTE_WRITE, stag);
+        let found = allowed.and_then(|()| ctx.stags.remote_write(stag, to, len, self.id.user()));
+        match found {
             Ok(sink) => put(&sink, payload, ctx.counters),
             Err(error) => {
                 count_refusal(ctx, error);
@@ -397,9 +399,10 @@ impl Qp {
                 size,
                 ..
             } = request;
-            let found = ctx
-                .stags
-                .remote_read(source_stag, source_to, size, self.id.user());
+            let allowed = self.check_peer_access(Access::REMOTE_READ, source_stag);
+            let user = self.id.user();
+            let found =
+                allowed.and_then(|()| ctx.stags.remote_read(source_stag, source_to, size, user));
             if let Err(error) = found {
                 count_refusal(ctx, error);
                 return Err(source_error(error));

@@ -7,6 +7,7 @@
 //!
 //! [`Stream::classify_write`]: rnic_proto::rdmap::Stream::classify_write
 
+use rnic_ipc::control::Access;
 use rnic_proto::Bytes;
 use rnic_proto::ddp::DdpError;
 use rnic_proto::ddp::header::{Control, Header, TAGGED_LEN, Tagged};
@@ -86,7 +87,9 @@ impl Qp {
     ) -> WriteProgress {
         let mut run = WriteProgress::default();
         let (user, crc) = (self.id.user(), self.crc);
-        let Some(stream) = self.stream.as_mut() else {
+        // What is refused is for the general way.
+        let allowed = self.peer_access.contains(Access::REMOTE_WRITE);
+        let Some(stream) = self.stream.as_mut().filter(|_| allowed) else {
             return run;
         };
         // While this lives the table is borrowed: no command, and no Send with Invalidate, comes between.

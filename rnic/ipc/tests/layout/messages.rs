@@ -207,6 +207,10 @@ fn requests() -> Vec<Request> {
                 mpa: MPA,
             },
         },
+        Request::SetPeerAccess {
+            qp: QpNum(1),
+            access: Access::REMOTE_READ,
+        },
         Request::Disconnect {
             qp: QpNum(1),
             abort: true,

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::net::IpAddr;
 
-use rnic::MpaOptions;
+use rnic::{Access, MpaOptions};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -15,6 +15,7 @@ use crate::abi::{
 };
 use crate::device::{self, MAX_READS};
 use crate::ffi::{Fail, Outcome};
+use crate::pd::peer_rights;
 
 /// What RTR takes (InfiniBand Architecture Specification 1.2.1, table 91).
 const RTR: c_int = IBV_QP_AV
@@ -57,6 +58,14 @@ impl ByNumber {
         }
         self.mask |= mask;
         copy(&mut self.attr, attr, mask);
+    }
+
+    /// What the peer may do, by these attributes or those that were set before.
+    pub(super) fn peer_access(&self, attr: &ibv_qp_attr, mask: c_int) -> Option<Access> {
+        let of = |mask: c_int, attr: &ibv_qp_attr| {
+            (mask & IBV_QP_ACCESS_FLAGS != 0).then(|| peer_rights(attr.qp_access_flags))
+        };
+        of(mask, attr).or_else(|| of(self.mask, &self.attr))
     }
 
     /// What a query tells, of a queue pair of which `attr` says what the RNIC knows.

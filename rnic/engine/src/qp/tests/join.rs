@@ -257,3 +257,51 @@ fn other_queue_pairs_send_no_immediate_data_with_payload() {
     let impossible = WcStatus::LocalQpOperation;
     assert_eq!(statuses(&a.sends()), [(1, impossible)]);
 }
+
+/// Of what the STag allows the peer may do what the queue pair does.
+#[test]
+fn a_peer_does_only_what_the_queue_pair_allows() {
+    let rights = [
+        Access::REMOTE_WRITE,
+        Access::REMOTE_READ,
+        Access::REMOTE_ATOMIC,
+    ];
+    for (at, right) in rights.into_iter().enumerate() {
+        let request = |wr_id| match at {
+            0 => write(wr_id, &[sge(SOURCE, 8)], SINK),
+            1 => read(wr_id, sge(SOURCE, 8), SINK),
+            _ => fetch_add(wr_id, SOURCE, SINK, 1),
+        };
+        let others = Access::ALL.bits() & !right.bits();
+        for (access, status) in [
+            (right, OK),
+            (Access::from_bits(others), WcStatus::RemoteAccess),
+        ] {
+            let (mut a, mut b) = joined_by_number();
+            a.set_word(SOURCE, 0xaa);
+            b.set_word(SINK, 5);
+            b.qp.set_peer_access(access);
+            a.post_send(&request(1));
+            pump(&mut a, &mut b);
+            assert_eq!(a.acknowledge_but(0), [(1, status)], "{right:?}");
+            let refused = u64::from(status != OK);
+            assert_eq!(b.counters.refused_access_rights, refused, "{right:?}");
+            assert!(status == OK || b.word(SINK) == 5, "{right:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_queue_pair_does_not_allow_is_not_placed_early() {
+    let (mut a, mut b) = joined_by_number();
+    b.set_word(SINK, 5);
+    b.qp.set_peer_access(Access::REMOTE_READ);
+    a.post_send(&write(1, &[sge(SOURCE, 8)], SINK));
+    let fpdu = a.produce(MULPDU).unwrap();
+    let ulpdu = &fpdu[2..fpdu.len() - 4];
+    let early = |b: &mut End| b.with_ctx(|qp, ctx| qp.place_segment_early(ctx, &ulpdu));
+    assert_eq!(early(&mut b), None);
+    assert_eq!(b.word(SINK), 5);
+    b.qp.set_peer_access(Access::ALL);
+    assert!(early(&mut b).is_some());
+}

@@ -198,6 +198,7 @@ impl Ctl {
                 private_data,
             } => self.reject(dp, tx, request, &private_data)?,
             Command::Refuse { request } => self.refuse(dp, tx, request)?,
+            Command::SetPeerAccess { qp, access } => dp.qp(qp)?.qp.set_peer_access(access),
             Command::ModifyQp { qp, state } => self.modify_qp(dp, tx, qp, state)?,
             Command::Disconnect { qp, abort } => self.disconnect(dp, tx, qp, abort)?,
             Command::IcmpErrors { reports } => self.icmp_errors(dp, tx, &reports),
