@@ -288,7 +288,7 @@ impl QueuePair {
     /// There is no end to the attempts but that of the wait, or of the queue pair. Sends of the peer for which no receive is
     /// posted wait for one, whatever [`QpConfig::receive_wait`] says. Sends and RDMA Writes complete when the peer's RNIC has
     /// acknowledged them. A peer that goes away while nothing is being sent ends nothing here: the next that is posted fails
-    /// with [`WcStatus::RetryExceeded`].
+    /// with [`WcStatus::RetryExceeded`](crate::WcStatus::RetryExceeded).
     pub fn join(
         &self,
         local: IpAddr,
