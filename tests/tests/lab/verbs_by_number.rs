@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rnic::{MpaOptions, WcStatus, WorkRequest};
 use rnic_tests::daemon::{Daemon, DaemonOptions};
-use rnic_tests::lab::{Family, INTERFACE, Lab, LinkOptions};
+use rnic_tests::lab::{Command, Family, INTERFACE, Lab, LinkOptions};
 use rnic_tests::linksim::Linksim;
 use rnic_tests::pair::Pair;
 use rnic_tests::programs::Programs;
@@ -87,18 +87,17 @@ fn ping_pongs_find_their_peers_by_number() {
     assert!(said.contains("give a GID index"), "{said}");
 }
 
-/// Runs both ends of `joined.c`, of which the second is killed; on one host, or two.
-fn run_joined(programs: &Programs, rounds: u32, one_rnic: bool) {
+/// On which host a program runs.
+type On = fn(&Programs, &str) -> Command;
+
+/// Runs both ends of `joined.c`, of which the second is killed.
+fn run_joined(programs: &Programs, rounds: u32, [first, killed]: [On; 2]) {
     let program = built(programs, "joined.c", C);
     let socket = programs.pair.lab.directory().join("socket");
     let (program, socket) = (program.display(), socket.display());
     let end = |role: &str| format!("env {program} {role} {socket} {rounds}");
-    let b = programs.on_b(&end("b")).spawn();
-    let a = match one_rnic {
-        true => programs.on_b(&end("a")),
-        false => programs.on_a(&end("a")),
-    };
-    let a = a.run();
+    let b = killed(programs, &end("b")).spawn();
+    let a = first(programs, &end("a")).run();
     let b = b.finish(Duration::from_secs(30));
     assert!(a.status.success(), "{a}\n{b}");
     assert_eq!(b.stderr, "", "{b}");
@@ -106,12 +105,21 @@ fn run_joined(programs: &Programs, rounds: u32, one_rnic: bool) {
 
 #[test]
 fn joined_queue_pairs_are_as_those_of_infiniband() {
-    run_joined(&Programs::new("number-joined"), 1000, false);
+    let programs = Programs::new("number-joined");
+    run_joined(&programs, 1000, [Programs::on_a, Programs::on_b]);
+}
+
+/// The end that goes away is the one that has connected.
+#[test]
+fn joined_queue_pairs_are_as_those_of_infiniband_from_the_other_end() {
+    let programs = Programs::new("number-turned");
+    run_joined(&programs, 1000, [Programs::on_b, Programs::on_a]);
 }
 
 #[test]
 fn joined_queue_pairs_of_one_rnic_are_as_those_of_infiniband() {
-    run_joined(&Programs::new("number-one-rnic"), 1000, true);
+    let programs = Programs::new("number-one-rnic");
+    run_joined(&programs, 1000, [Programs::on_b, Programs::on_b]);
 }
 
 #[test]
@@ -125,7 +133,7 @@ fn joined_queue_pairs_are_as_those_of_infiniband_over_two_shards() {
         ..DaemonOptions::default()
     };
     let programs = Programs::of(Pair::with("number-shards", &link, &daemon));
-    run_joined(&programs, 1000, false);
+    run_joined(&programs, 1000, [Programs::on_a, Programs::on_b]);
     // Flows go to either shard.
     for program in ["ibv_srq_pingpong -g 0 -q 16", "ib_write_bw -n 20 -q 64 -F"] {
         let line = format!("{program} -d rnic_{INTERFACE}");
@@ -237,5 +245,5 @@ fn joined_queue_pairs_are_as_those_of_infiniband_over_a_long_and_bad_link() {
         b,
         lab,
     };
-    run_joined(&Programs::of(pair), 30, false);
+    run_joined(&Programs::of(pair), 30, [Programs::on_a, Programs::on_b]);
 }
